@@ -1,14 +1,11 @@
-/** Checks which room imports which, and the habits that a program can check. */
+/** Checks imports between rooms and the habits that a program can check. */
 import { expect, test } from '@jest/globals';
 import { readFileSync, readdirSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { ROOT } from '../tools/root.ts';
 import { generatedDocs } from '../tools/generate-docs.ts';
 
-/**
- * Arrows point down only: a room imports rooms of lower floors, and its neighbours on floor 2
- * without cycles.
- */
+/** A room imports lower floors, and rooms of floor 2 without cycles. */
 const FLOORS: Readonly<Record<string, number>> = {
   'internal/platform': 1,
   'internal/application': 2,
@@ -19,7 +16,6 @@ const FLOORS: Readonly<Record<string, number>> = {
   'internal/mail': 2,
   'internal/audit': 2,
   'internal/telemetry': 2,
-  // Models for the command line and the operator's page.
   'internal/view': 2.5,
   'internal/ingest': 3,
   'internal/processor': 3,
@@ -40,7 +36,6 @@ interface SourceFile {
   readonly path: string;
   readonly text: string;
   readonly room: string;
-  /** Project files it imports, by path from the root. */
   readonly imports: readonly string[];
 }
 
@@ -121,7 +116,7 @@ test('no rooms import each other in a circle', () => {
   expect([...rooms.keys()].filter((room) => reachable(room).has(room))).toEqual([]);
 });
 
-/** Everything `path` loads, at once or later. */
+/** All files that `path` loads, at once or later. */
 function loadedBy(path: string): ReadonlySet<string> {
   const byPath = new Map(files.map((file) => [file.path, file]));
   const loaded = new Set([path]);
@@ -159,7 +154,7 @@ test('a controller that reads a folder does not load the Kubernetes library', ()
   expect(loaded.filter((path) => path.includes('kubernetes'))).toEqual([]);
 });
 
-/** Where collections are opened, and by which constant: `db.collection<Shape>(NAME)`. */
+/** Finds `db.collection<Shape>(NAME)`. */
 const opened = files.flatMap(({ path, room, text }) =>
   [...text.matchAll(/\.collection<\w+>\((\w+)\)/g)].map(([, name = '']) => ({ path, room, name })),
 );

@@ -1,4 +1,4 @@
-/** What pages, runbooks, examples and the chart's notes name exists in the code. */
+/** Checks that what pages, runbooks, examples and NOTES.txt name exists. */
 import { dirname, join, normalize } from 'node:path';
 import { expect, test } from '@jest/globals';
 import { parse } from 'yaml';
@@ -12,7 +12,7 @@ import { dashboardPanels } from './support/dashboard.ts';
 import { faults, found, read, type Page } from './support/pages.ts';
 import { missingIn } from './support/promql.ts';
 
-/** Names of Kubernetes, MongoDB, Redis and other tools, which no code of ours holds. */
+/** Names of Kubernetes, MongoDB, Redis and other tools. */
 const FOREIGN = new Set(
   [
     'ContainerCreating CrashLoopBackOff FailedMount OOMKilled',
@@ -85,7 +85,7 @@ function unknownSettings({ spans, lines }: Page): string[] {
     .map((name) => `setting ${name}`);
 }
 
-/** The words of a command line, up to a pipe, a redirection or another command. */
+/** The words of a command line up to a pipe, a redirection or another command. */
 function shellWords(line: string): string[] {
   const command = /^(?:"[^"]*"|'[^']*'|[^|;&>#"'`)])*/.exec(line)?.[0] ?? '';
   return (command.match(/(?:"[^"]*"|'[^']*'|[^\s"'])+/g) ?? []).map((word) =>
@@ -97,19 +97,16 @@ const output = { writeOut: () => {}, writeErr: () => {}, outputError: () => {} }
 const program = () =>
   programOf(commands, { now: new Date(), output, act: () => Promise.resolve() });
 
-/** Replaces what the reader fills in by values. */
+/** Replaces placeholders by values. */
 function filledIn(code: string): string {
   return code.replaceAll('<address>', 'jane@example.com').replaceAll(/<(\w+)>/g, '$1');
 }
 
-/** The command that the line begins with. */
 function commandOf(line: readonly string[]) {
   return commands.find(({ name }) => `${line.join(' ')} `.startsWith(`${name} `));
 }
 
-/**
- * A program's name stands at the start or after one of these; a namespace of that name does not.
- */
+/** A command begins a line or follows one of these signs. */
 const COMMAND =
   /(?:^\s*|[;|(]\s*|-- )(?:partner-ingest|node dist\/cmd\/cli\/main\.js) +([a-z][^\n]*)/g;
 
@@ -118,7 +115,7 @@ function wrongCommands({ spans, lines }: Page): string[] {
   for (const code of [...spans, ...lines]) {
     for (const [, rest = ''] of filledIn(code).matchAll(COMMAND)) {
       try {
-        // A program's name alone in a sentence is not a command line.
+        // A sentence may name the program alone.
         const line = shellWords(rest);
         if (commandOf(line)?.name !== line.join(' ')) program().parse(line, { from: 'user' });
       } catch (error) {
@@ -129,7 +126,7 @@ function wrongCommands({ spans, lines }: Page): string[] {
   return wrong;
 }
 
-/** Spans such as `retry --state dead_lettered`: the options are the command's. */
+/** Checks spans such as `retry --state dead_lettered`. */
 function wrongOptions({ spans }: Page): string[] {
   return spans.flatMap((span) => {
     const command = commandOf(shellWords(span));
@@ -143,7 +140,7 @@ function wrongOptions({ spans }: Page): string[] {
   });
 }
 
-/** By the Makefile, or by a test from the environment. */
+/** Says whether the Makefile or a test reads the variable. */
 function isRead(variable: string): boolean {
   return (
     makefile.includes(`$(${variable})`) ||
@@ -164,10 +161,7 @@ function wrongTargets({ spans, lines }: Page): string[] {
   );
 }
 
-/**
- * Full names anywhere; in spans also names without the prefix, as
- * `withdrawals_total{result="too_late"}`.
- */
+/** Checks full names anywhere, and names without their prefix in spans. */
 function wrongMetrics({ text, spans }: Page): string[] {
   const short = spans
     .filter((span) =>
@@ -190,7 +184,7 @@ function unknownAlerts({ text }: Page): string[] {
     .map((name) => `alert ${name}`);
 }
 
-/** `processor.concurrency`, also after `--set`: a path in the chart's values. */
+/** Checks paths of chart values, also behind `--set`. */
 function unknownValues({ spans, lines }: Page): string[] {
   const paths = [
     ...spans,
@@ -208,14 +202,12 @@ function unknownValues({ spans, lines }: Page): string[] {
 function hasPath(value: unknown, [first, ...rest]: readonly string[]): boolean {
   if (first === undefined) return true;
   if (typeof value !== 'object' || value === null) return false;
-  // An empty map takes keys of the user's.
+  // An empty map takes any key.
   if (Object.keys(value).length === 0) return true;
   return first in value && hasPath((value as Record<string, unknown>)[first], rest);
 }
 
-/**
- * A span that looks like a name of a program (an underscore, a capital within) stands in the code.
- */
+/** Checks spans that look like a name in a program: with an underscore or a capital inside. */
 function unknownNames({ spans }: Page): string[] {
   return spans
     .filter((span) =>
@@ -231,7 +223,7 @@ function unknownNames({ spans }: Page): string[] {
     .map((name) => `name ${name}`);
 }
 
-/** A name of the dashboard in a runbook: a capital, then words in small letters. */
+/** Checks names of panels in runbooks: a capital, then words in small letters. */
 function unknownPanels({ path, spans }: Page): string[] {
   if (!path.startsWith('docs/runbooks/')) return [];
   const titles = new Set(dashboardPanels.map(({ title }) => title));

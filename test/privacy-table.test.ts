@@ -1,11 +1,8 @@
-/**
- * docs/privacy.md names every stored field of what may be personal, and no field that is not
- * stored.
- */
+/** docs/privacy.md lists exactly the stored fields of collections with personal data. */
 import { expect, test } from '@jest/globals';
 import { read } from './support/pages.ts';
 
-/** The shapes that make up each collection's documents: file and interface. */
+/** File and interface of each collection's documents. */
 const shapes: Readonly<Record<string, readonly (readonly [file: string, name: string])[]>> = {
   requests: [['internal/submission/submission.ts', 'SubmissionRecord']],
   accounts: [['internal/account/account.ts', 'Account']],
@@ -24,7 +21,7 @@ function fieldsOf(file: string, name: string): string[] {
   return [...body.matchAll(/^ {2}readonly (\w+)\??:/gm)].map(([, field = '']) => field);
 }
 
-/** Rows of the table that begin with a collection, with their fields. */
+/** Rows of the table with their collection and fields. */
 const rows = [...read('docs/privacy.md').matchAll(/^\| `(\w+)`: (.*)$/gm)].map(
   ([, collection = '', row = '']) => {
     const [fields = '', ...cells] = row.split('|').map((cell) => cell.trim());

@@ -1,7 +1,4 @@
-/**
- * What holds for every file: packages can be checked, nothing outside is named, and words are those
- * of the glossary.
- */
+/** Checks packages, names outside the repository and banned words. */
 import { expect, test } from '@jest/globals';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -10,7 +7,7 @@ import { lockFaults } from '../tools/lock.ts';
 
 const NOT_OURS = /(^|\/)(node_modules|dist|coverage|\.git|\.run)(\/|$)/;
 const NO_TEXT = /\.(png|jpg|ico)$/;
-/** It runs the tests beside a cluster that stands there. */
+/** These name the cluster of the tests. */
 const MAY_NAME_OTHERS = ['.ci/run', 'test/repository.test.ts'];
 const OUTSIDE =
   /\.\.\/shared\b|\b(SPEC|DESIGN)(\.md)?\b ?§|\b(SPEC|DESIGN|FACTS|ECOSYSTEM|STYLE)\.md\b|localhost\/local-cluster/g;
@@ -38,7 +35,7 @@ test('no file names a path or host outside the repository', () => {
   expect(named).toEqual([]);
 });
 
-/** Words that this repository does not use, and what it says instead. */
+/** Banned words with their replacements. */
 const BANNED: readonly (readonly [RegExp, string])[] = [
   [/\banew\b/i, 'again'],
   [/\bmend(?:s|ed|ing)?\b/i, 'correct, repair'],

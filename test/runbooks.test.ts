@@ -1,12 +1,11 @@
-/** Each alert's first command has the form that a terminal needs, and asks for what is there. */
+/** Checks the form of each alert's first command. */
 import { expect, test } from '@jest/globals';
 import { alertSections, faults, found, pages, read, type Page } from './support/pages.ts';
 
 const alerts = new Set(read('charts/partner-ingest/files/alerts.yaml').match(/PartnerIngest\w+/g));
-/** One line of shell, then the pattern its output holds while the fault is on. */
+/** One line of shell, then the pattern of its output during the fault. */
 const FIRST_COMMAND = /^```sh\n(.+)\n```\n\nLook for: `(.+)`\n/m;
 const PROGRAMS = ['kubectl', 'partner-ingest', 'metrics', 'redis', 'grep', 'tail'];
-/** What follows the command and says whether somebody has to get up. */
 const GET_UP = /^\*\*Get up\*\*: \S/m;
 
 function wrongFirstCommand({ text }: Page): string[] {
@@ -49,16 +48,13 @@ const log = found('{cmd,internal}/**/*.ts')
   .map((path) => read(path).replaceAll(/^\s*(?:\/\/|\/?\*).*$/gm, ''))
   .join('\n');
 
-/**
- * Sentences of the log that a command greps for or its pattern asks for, and fields with their
- * values.
- */
+/** Texts of the log that a command or its pattern searches. */
 function textsAskedFor(command: string, pattern: string): string[] {
   const greps = [...command.matchAll(/ logs .*?(?=;|$)/g)].flatMap(([logs]) => [
     ...logs.matchAll(/grep (?:-E )?'([^']*)'/g),
   ]);
   if (greps.length === 0) return [];
-  // The other alternatives of a command that reads metrics too.
+  // Alternatives that are about logs, not metrics.
   const inLogs = pattern.split('|').filter((part) => !part.includes(String.raw`\{`));
   return [inLogs.join('|'), ...greps.map(([, asked = '']) => asked)]
     .flatMap((asked) =>

@@ -25,7 +25,7 @@ test.each([
   [{ einBy: 'req_2', elsewhere: ['ein'] }, ['duplicate']],
   [{ emailBy: 'req_1', elsewhere: ['email'] }, ['duplicate']],
   [{ emailBy: 'req_1', einBy: 'req_2', elsewhere: ['email', 'ein'] }, ['duplicate']],
-  // Otherwise a partner could use its own e-mail address to find out whether an EIN is taken.
+  // A duplicate EIN of another partner must not show through an e-mail address of this one.
   [{ emailBy: 'req_1', einBy: 'req_2', elsewhere: ['ein'] }, [['email', 'duplicate_email']]],
 ] as const)('of the duplicates %j a partner sees only its own accounts', (taken, expected) => {
   expect(shownTo(taken)).toEqual(expected);

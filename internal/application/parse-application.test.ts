@@ -1,4 +1,4 @@
-/** What a body asks for, and every reason why it asks for nothing. */
+/** Parses a body into an application, or into all reasons to reject it. */
 import { expect, test } from '@jest/globals';
 import { parseApplication, parseJsonObject } from './parse-application.ts';
 

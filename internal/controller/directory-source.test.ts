@@ -106,7 +106,6 @@ describe('a folder of files', () => {
     await rm(folder, { recursive: true });
     await rename(`${folder}-away`, folder);
     expect((await view.list()).problems).toEqual([]);
-    // An emptied folder looks like an unmounted one.
     await rm(join(folder, 'a.yaml'));
     await unmounted();
     await settled('b.yaml', manifestOf('bolt'));

@@ -1,4 +1,4 @@
-/** Turns addresses, as sockets and proxies write them, into the recorded one and the limited one. */
+/** Derives the recorded and the rate-limited address of a client. */
 import { expect, test } from '@jest/globals';
 import { addressOf } from './client-address.ts';
 

@@ -1,4 +1,4 @@
-/** The gate with a played clock: who may begin when, whatever recipients and relay do. */
+/** Checks with a fake clock when the gate lets e-mails begin. */
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
 import { createLogger } from '../platform/log.ts';
 import { newRandom } from '../../test/support/random.ts';
@@ -23,7 +23,7 @@ const about = (phase: Refusal['phase'], answer: string): HandOver => ({
   ...refusalOf(phase, Number(answer.slice(0, 3)), answer),
 });
 
-/** Serves partners in turn from a line of their own, as the processor does. */
+/** Serves partners in turn, as the processor does. */
 function scene(options: Partial<MailGateOptions> = {}) {
   const told: (string | undefined)[] = [];
   const gate = new MailGate({
@@ -53,7 +53,7 @@ function scene(options: Partial<MailGateOptions> = {}) {
     }
   };
   gate.onChange = serve;
-  /** Resolves to the milliseconds until the relay has the mail. */
+  /** Resolves to the milliseconds until the relay takes the e-mail. */
   const mail = (partnerId: string, ofMs: number, handOver = accepted): Promise<number> => {
     const askedAt = performance.now();
     return new Promise((resolve) => {
@@ -82,7 +82,7 @@ test.each([2, 3, 4, 32, 1_000].flatMap((places) => [1, 2, 5, 40].map((slow) => [
     for (const partner of adversaries)
       for (let n = 0; n < Math.min(200, 3 * places); n += 1)
         void mail(partner, random.chance(0.1) ? random.between(QUICK_MS, 30_000) : SILENT_MS);
-    // Nobody is known in the first round, in which each has its turn.
+    // In the first round no partner is known as slow or quick.
     await passes(HELD_MS * (1 + Math.ceil(slow / places)));
     for (let round = 0; round < 10; round += 1) {
       let tookMs = Infinity;
@@ -91,7 +91,7 @@ test.each([2, 3, 4, 32, 1_000].flatMap((places) => [1, 2, 5, 40].map((slow) => [
       expect(tookMs).toBeLessThan(Infinity);
       await passes(random.between(0, 20_000));
     }
-    // A backlog of one partner is done at the speed of the relay beside them.
+    // The backlog of one partner then goes out as fast as the relay takes it.
     let done = 0;
     for (let n = 0; n < 20; n += 1) void mail('victim', QUICK_MS).then(() => (done += 1));
     await passes(HELD_MS + 20 * QUICK_MS);

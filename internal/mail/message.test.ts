@@ -60,7 +60,7 @@ test.each([
   ['株式会社 🚀', '株式会社 🚀'],
   // A long name is cut, never in the middle of a character.
   [`a${'🚀'.repeat(400)}`, `a${'🚀'.repeat(59)}\ufffd…`],
-  // No mail program makes a link of it.
+  // Mail programs would turn the name into a link.
   ['Amazon.com Inc.', 'Amazon com Inc.'],
   ['A.B.C. Ltd', 'A.B.C. Ltd'],
 ])('the name %j is shown on its line as %j', (businessName, shown) => {

@@ -1,4 +1,4 @@
-/** Who gets how much of the room for keys. */
+/** Shares the room for keys among partners. */
 import { expect, test } from '@jest/globals';
 import type { StoredKey } from './key-document.ts';
 import { KEYS_MAX, shareRoom } from './key-room.ts';

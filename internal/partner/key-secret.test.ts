@@ -1,4 +1,4 @@
-/** From partner Secrets to keys: what counts, what does not, and what each mistake costs. */
+/** Turns partner Secrets into keys and problems. */
 import { describe, expect, test } from '@jest/globals';
 import { hashApiKey, keyDigest, newApiKey } from './api-key.ts';
 import { DAY_MS, later } from '../platform/clock.ts';
@@ -233,7 +233,9 @@ test('the published evaluation key and its digest are refused outside an evaluat
 describe('the same key in two Secrets', () => {
   const key = newApiKey();
   const [older, newer] = [new Date('2026-01-01T00:00:00Z'), new Date('2026-02-01T00:00:00Z')];
-  /** Whose key it is in any order of the list, and whose problem. */
+  /**
+   * Returns the owner of the key and the Secret with the problem; any order of the list must agree.
+   */
   function judged(secrets: readonly [PartnerSecret, PartnerSecret], holder?: PartnerSecret) {
     const [result, other] = [secrets, secrets.toReversed()].map((listed) => {
       const { keys, problems } = wantedKeys(listed, { heldBy: () => holder });

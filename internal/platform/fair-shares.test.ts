@@ -1,4 +1,4 @@
-/** Who gives way when a shared bound is reached. */
+/** Chooses what to remove when a shared bound is reached. */
 import { expect, test } from '@jest/globals';
 import { FairShares, type Owner } from './fair-shares.ts';
 
@@ -23,7 +23,7 @@ test('when full, the oldest entry of the largest address of the largest owner is
   shares.hold('other', b1, 30);
   shares.hold('other', b1, 60);
   expect(gaveWay).toEqual(['first', 'second']);
-  // Now b holds more than a.
+  // The largest owner is now b.
   shares.hold('late', a1, 30);
   expect(gaveWay).toEqual(['first', 'second', 'other']);
 });

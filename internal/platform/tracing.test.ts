@@ -1,4 +1,4 @@
-/** Traceparents, and what is told of errors; test/integration covers the real SDK. */
+/** Parses traceparents and names errors; test/integration/traces.test.ts covers the SDK. */
 import { expect, test } from '@jest/globals';
 import { errorTypeOf, isTraceparent, traceFields } from './tracing.ts';
 

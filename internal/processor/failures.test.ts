@@ -5,7 +5,6 @@ import { NotDurableError } from '../platform/mongo.ts';
 import { classOfError, failed, type FailureClass } from './failures.ts';
 import { BACK_OFF_JITTER, BACK_OFFS, BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from './limits.ts';
 
-/** This value means no jitter. */
 const middle = (): number => 0.5;
 
 function verdict(
@@ -52,7 +51,7 @@ describe('verdict', () => {
   }
 
   test('a relay that cuts connections for half an hour makes no dead letter', () => {
-    // What it has waited for other reasons makes no difference.
+    // Time that it backed off for other reasons makes no difference.
     const delayOf = (ambiguous: number, backedOffMs: number) => {
       const what = verdict('ambiguous', { ambiguous, backedOffMs }, () => 0);
       return what.kind === 'again' ? what.delayMs : 0;
@@ -89,9 +88,9 @@ describe('class of an error', () => {
     [retryable, 'infrastructure'],
     [new NotDurableError('x'), 'infrastructure'],
     ...[1, 91, 10_107].map((code) => [answered(code), 'infrastructure'] as const),
-    // A lost role, a wrong password, a full disk, a quota, a write concern the set cannot meet.
+    // Codes of a missing role, a wrong password, a full disk and an unsatisfiable write concern.
     ...[13, 8_000, 14_031].map((code) => [answered(code), 'ours'] as const),
-    // Only this record is at fault for a document that is too large.
+    // A document that is too large is the fault of its record.
     [answered(10_334), 'transient'],
     [new TypeError('x'), 'transient'],
   ])('%s: %s', (error, expected) => {

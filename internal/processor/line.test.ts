@@ -6,7 +6,7 @@ import { Line, type LineOptions, type Work } from './line.ts';
 
 const settled = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
-/** Work lasts until the test ends it; the gate gives one place. */
+/** Work lasts until the test ends it; the gate has `slots` places. */
 function scene(slots = 1) {
   const begun: string[] = [];
   const places: (MailPlace | undefined)[] = [];

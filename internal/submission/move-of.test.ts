@@ -1,4 +1,4 @@
-/** The filters against the tables, on every kind of record: none may differ from what they say. */
+/** Compares the filters with the tables for every kind of record. */
 import { expect, test } from '@jest/globals';
 import { MemoryCollection } from '../../test/simulation/memory-collection.ts';
 import { newRecord, retention } from '../../test/support/records.ts';
@@ -60,7 +60,7 @@ const newer = newRecord({ schema: RECORD_SCHEMA + 1 });
 
 const matches = (filter: object | undefined, { _id }: SubmissionRecord): boolean =>
   filter !== undefined && collection.find({ _id, ...filter }).length === 1;
-/** Ingest sees no record before it withdraws it or makes it due. */
+/** Ingest withdraws and makes due without having read the record. */
 const seenFor = (unseen: boolean, { state, version }: SubmissionRecord) =>
   unseen ? {} : { state, version };
 const days = { ...retention, withdrawn: 7 };
@@ -75,7 +75,7 @@ test.each(events)('%s: the filter is as the table says', (event) => {
       const found = matches(move?.filter, record) ? move?.to : undefined;
       if (found !== to) wrong.push({ record, account, found, to });
       if (unseen) continue;
-      // A record that has changed since is not the one that was seen.
+      // A record that has changed since it was read.
       const elsewhere = { ...record, version: record.version + 1 };
       const late = moveOf(event, elsewhere, { now: NOW, account, retention: days });
       if (matches(late?.filter, record)) wrong.push({ record, late });

@@ -15,7 +15,6 @@ import {
 const reopened = ({ account, erased }: Facts): State | undefined =>
   account && !erased ? 'account_created' : undefined;
 
-/** All moves as "state event → state"; no others may exist. */
 const closed = ({ erased, claim }: Facts): State | undefined =>
   erased || claim === 'held' ? undefined : 'closed';
 

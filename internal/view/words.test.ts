@@ -1,4 +1,4 @@
-/** What is said of a request is true: tried is not handed over, and a fault of ours is named. */
+/** Checks the words that describe a request. */
 import { expect, test } from '@jest/globals';
 import type { Account } from '../account/account.ts';
 import type { MailHandOver } from '../account/mail-ledger.ts';

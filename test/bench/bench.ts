@@ -40,7 +40,7 @@ const serverOf = ({ url, child }: Awaited<ReturnType<Bench['start']>>): Server =
 
 async function rivals(bench: Bench): Promise<Contender[]> {
   const ours = serverOf(await bench.start('ingest'));
-  // So that its first inserts do not all create it.
+  // The first inserts must not all create the collection.
   await bench.client.db('bench_naive').createCollection('requests');
   const naive = await startProgram('naive-ingest.ts', {
     MONGODB_URI: bench.mongoUrl,
@@ -88,7 +88,7 @@ await withBench(async (bench) => {
     const wanted = { key: bench.key, connections, seconds: Number(flags.seconds) };
     const settings = contenders.map(({ name, servers }) => ({
       name: `${name}, ${connections} connections`,
-      // One connection is one server's.
+      // Each connection belongs to one server.
       run: () => load(servers.slice(0, connections), wanted),
     }));
     await compare('request', settings, plan);

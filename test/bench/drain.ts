@@ -25,16 +25,14 @@ export type WorkerName = 'ours' | 'naive';
 
 /** Records worked on at the same time, and mail connections, of both workers. */
 const CONCURRENCY = 64;
-/** A drain that takes longer has failed. */
 const DEADLINE_MS = 300_000;
 /** Records in one insert, and hints in one command. */
 const AT_ONCE = 500;
 
 interface DrainOptions {
   readonly size: number;
-  /** How many processes of ours share the work. */
   readonly processes: number;
-  /** On top of what ours is started with. */
+  /** Added to the usual environment. */
   readonly environment?: Readonly<Record<string, string>>;
 }
 
@@ -116,12 +114,12 @@ async function fill(db: Db, size: number): Promise<string[]> {
   await ensureIndexes(db, [...submissionIndexes, ...accountIndexes]);
   const records = Array.from({ length: size }, (_, index) => {
     const body = JSON.stringify({
-      // As many domains as a backlog has: a domain not known as quick holds two places at most.
+      // A real backlog has many domains, and an unknown one may hold only two places.
       email: `drain-${index}@bench-${index % 200}.example`,
       business_name: `Drain Test ${index} Ltd`,
       ein: String(index).padStart(9, '0'),
     });
-    // Due far ahead, so that reconcile takes no part.
+    // Reconcile must not take part.
     const dueAt = new Date(Date.now() + DEADLINE_MS);
     return newRecord({ dueAt, body: new Binary(Buffer.from(body)) }, body);
   });

@@ -15,7 +15,7 @@ import { load, type Server } from './load.ts';
 /** Each client address stays below the limit of 300 a minute. */
 const TARGETS = 20_000;
 const CAPACITY_CONNECTIONS = 256;
-/** Longer than any answer may take, so that a late one is measured and not cut. */
+/** Late answers must be measured, not cut. */
 const ANSWER_TIMEOUT = '10s';
 const SHARES = [0.1, 0.5, 0.9, 1.2] as const;
 const PERCENTILES = [50, 99, 99.9] as const;
@@ -28,19 +28,19 @@ interface Contender {
 interface Measured {
   readonly name: string;
   readonly share: number;
-  /** Requests a second that were wanted, and that the load generator managed to send. */
+  /** Rates in requests per second: planned, and sent by the load generator. */
   readonly perSecond: number;
   readonly sent: number;
-  /** Requests a second that were answered 202, and what the server accepts at most. */
+  /** Rates in requests per second: answered 202, and the capacity of the server. */
   readonly accepted: number;
   readonly capacity: number;
   readonly statuses: Readonly<Record<string, number>>;
-  /** In milliseconds, from the moment at which a request was to be sent. */
+  /** In milliseconds, from the planned moment of each request. */
   readonly latencies: readonly number[];
   readonly longestMs: number;
 }
 
-/** Measures each contender at each share of its own capacity, in turns, and prints a table. */
+/** Measures each contender at each share of its own capacity, and prints a table. */
 export async function compareLatencies(
   contenders: readonly Contender[],
   plan: { readonly key: string; readonly seconds: number; readonly json: boolean },
@@ -49,7 +49,6 @@ export async function compareLatencies(
   const folder = await mkdtemp(join(tmpdir(), 'bench-latency-'));
   try {
     const capacities = new Map<string, number>();
-    // The first run warms up.
     for (const _round of ['warm-up', 'measured'])
       for (const { name, server } of contenders) {
         const wanted = { key: plan.key, connections: CAPACITY_CONNECTIONS, seconds: plan.seconds };

@@ -17,7 +17,6 @@ export async function checkLoadGenerator(): Promise<void> {
   });
 }
 
-/** Address and process of a server under load. */
 export interface Server {
   readonly url: string;
   readonly pid: number;
@@ -36,7 +35,7 @@ export async function startProgram(
     await exited;
   };
   for await (const line of createInterface(child.stdout)) {
-    // What a package says before it serves.
+    // Packages may print lines before the address.
     if (!line.startsWith('{')) continue;
     const { url } = JSON.parse(line) as { url: string };
     return { url, pid: child.pid!, stop };
@@ -83,7 +82,6 @@ export function startProcessorTime(pids: readonly number[]): () => Record<string
   const [ownBefore, before] = [own(), secondsByProgram()];
   return () => {
     const others = Object.entries(secondsByProgram())
-      // The servers and what is idle beside them.
       .filter(([program]) => !/node|MainThread/i.test(program))
       .map(([program, seconds]) => [program, seconds - (before[program] ?? 0)] as const)
       .filter(([, seconds]) => seconds > 0);
@@ -91,12 +89,11 @@ export function startProcessorTime(pids: readonly number[]): () => Record<string
   };
 }
 
-/** Seconds that a process has used since its start. */
 export function processorSeconds(pid: number): number {
   return statOf(pid).seconds;
 }
 
-/** Of all children of this process and theirs, by the name of the program. */
+/** Includes all descendants of this process, by the name of the program. */
 function secondsByProgram(): Record<string, number> {
   const all = readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
@@ -104,7 +101,7 @@ function secondsByProgram(): Record<string, number> {
       try {
         return [{ pid: Number(name), ...statOf(Number(name)) }];
       } catch {
-        // It has ended meanwhile.
+        // The process has ended meanwhile.
         return [];
       }
     });

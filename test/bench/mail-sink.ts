@@ -1,11 +1,9 @@
 /**
- * A relay that takes every mail: a process of its own, so that its processor time is not that of
- * who measures.
+ * A relay that takes every mail, in a process of its own so that its processor time counts apart.
  */
 import { SMTPServer } from 'smtp-server';
 import { listen } from '../support/listen.ts';
 
-/** How often the count is told. */
 const TELL_EVERY_MS = 10;
 
 let count = 0;

@@ -37,7 +37,7 @@ app.post('/api/v1/capital/ingest', async (request, reply) => {
     const value: unknown = JSON.parse(body.toString('utf8'));
     isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
   } catch {
-    // Recorded all the same.
+    // The request is recorded without its job.
   }
   await requests.insertOne({
     _id: requestId,

@@ -20,10 +20,9 @@ import type { Sample } from './rounds.ts';
 
 const SAMPLE_EVERY_US = 250;
 const US_PER_SECOND = 1e6;
-/** A process waits nearly all this time, from the end of the load to its own. */
 const ENDS_WITHIN_SECONDS = 1;
 
-/** The first whose pattern matches the path of a function's file has it. */
+/** A file belongs to the first stage whose pattern matches its path. */
 const STAGES = [
   ['request ids', /typeid|uuidv7|platform\/ids/],
   ['addresses', /ipaddr\.js|proxy-addr|forwarded|client-address/],
@@ -58,10 +57,7 @@ const stageOf = ({ functionName, url }: Profiler.ProfileNode['callFrame']): stri
   return STAGES.find(([, path]) => path.test(url))?.[0];
 };
 
-/**
- * Microseconds by stage in the last seconds of a process, the most first; without those in which it
- * waited.
- */
+/** Busy microseconds by stage, largest first. */
 function timesOf(profile: Profiler.Profile, lastSeconds: number): (readonly [string, number])[] {
   const { nodes, samples = [], timeDeltas = [], startTime, endTime } = profile;
   const byId = new Map(nodes.map((node) => [node.id, node]));
@@ -83,7 +79,6 @@ function timesOf(profile: Profiler.Profile, lastSeconds: number): (readonly [str
   return [...sums].toSorted(([, one], [, other]) => other - one);
 }
 
-/** Shows the profile of the process that wrote the newest one. */
 function show(title: string, unit: string, { count, seconds }: Sample): void {
   const [newest] = readdirSync(folder).toSorted().toReversed();
   const text = readFileSync(join(folder, newest!), 'utf8');
@@ -98,7 +93,7 @@ function show(title: string, unit: string, { count, seconds }: Sample): void {
 }
 
 const folder = mkdtempSync(join(tmpdir(), 'profile-'));
-/** The image's settings, so that what is measured is what is shipped. */
+/** The image's settings, because they are shipped. */
 const PROFILED = {
   NODE_OPTIONS: `${imageEnvironment()['NODE_OPTIONS'] ?? ''} --cpu-prof --cpu-prof-interval=${SAMPLE_EVERY_US} --cpu-prof-dir=${folder}`,
 };
@@ -109,7 +104,6 @@ async function profileIngest(bench: Bench): Promise<void> {
     const ingest = await bench.start('ingest', PROFILED);
     const server = { url: ingest.url, pid: ingest.child.pid! };
     const plan = { key: bench.key, connections };
-    // Warms the code up.
     await load([server], { ...plan, seconds: 3 });
     const sample = await load([server], { ...plan, seconds: Number(flags.seconds) });
     await ingest.stop();

@@ -9,12 +9,11 @@ const US_PER_SECOND = 1e6;
 
 /** One setting in one round. */
 export interface Sample {
-  /** Requests or applications. */
   readonly count: number;
   readonly seconds: number;
   /** 99 of 100 requests took at most this long. */
   readonly p99Ms?: number;
-  /** By part: the service, the stores, what the bench itself needs. */
+  /** By service, stores and bench. */
   readonly processorSeconds: Readonly<Record<string, number>>;
 }
 
@@ -47,7 +46,7 @@ export async function compare(
   const results = all.map(({ name, samples }) => ({
     name,
     perSecond: median(samples.map(rateOf)),
-    // Ratios of one round, so that a drift of the machine cancels out.
+    // Ratios of one round cancel out a drift of the machine.
     ratio: median(samples.map((sample, index) => rateOf(first[index]!) / rateOf(sample))),
     ...(first[0]?.p99Ms === undefined
       ? {}

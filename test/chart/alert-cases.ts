@@ -1,5 +1,5 @@
 /**
- * For each alert what makes it fire, and what is near to that but healthy; everything else is as in
+ * For each alert, series that make it fire and similar healthy ones; all others come from
  * `healthy`.
  */
 import { kinds } from '../../internal/view/check-records.ts';
@@ -13,41 +13,34 @@ export type SeriesValues = Readonly<Record<string, string>>;
 export interface AlertCase extends Firing {
   readonly alert: string;
   readonly quiet: SeriesValues;
-  /** Other ways to fire, by what they are. */
+  /** Other series that fire it, by their cause. */
   readonly alsoFires?: Readonly<Record<string, Firing>>;
-  /** Other things near to it, by what they are. */
+  /** Other series that must not fire it, by their cause. */
   readonly alsoQuiet?: Readonly<Record<string, SeriesValues>>;
 }
 
-/** The fault begins only just long enough ago, so that a longer `for` is seen. */
 export interface Firing {
   readonly fires: SeriesValues;
-  /** Labels of the alert beside its name, severity and namespace. */
+  /** Besides name, severity and namespace. */
   readonly labels?: Readonly<Record<string, string>>;
-  /** The description, word for word. */
   readonly says: string;
-  /** Where the rule has one of two, by its value. */
+  /** For a rule with two severities. */
   readonly severity?: 'critical' | 'warning';
 }
 
-/**
- * Cases that need eight days of series, with a value every quarter of an hour; `healthyForAWeek` is
- * everything else.
- */
+/** Cases that need eight days of series, in steps of 15 minutes, over `healthyForAWeek`. */
 export interface LongCase {
   readonly alert: string;
   readonly name: string;
   readonly series: SeriesValues;
-  /** What the alert says; undefined where it is silent. */
+  /** The description; undefined if the alert must not fire. */
   readonly says?: string;
 }
 
-/** A little more than the longest window that a case needs. */
 const MINUTES = 90;
 const always = (value: number): string => `${value}+0x${MINUTES}`;
-/** So much more each minute. */
 const rising = (perMinute: number): string => `0+${perMinute}x${MINUTES}`;
-/** Nothing until minute 30, then so much more each minute. */
+/** Constant until minute 30. */
 const risingLate = (perMinute: number): string =>
   `0+0x30 ${perMinute}+${perMinute}x${MINUTES - 31}`;
 
@@ -58,12 +51,10 @@ const lag = (pod: string): string =>
   `nodejs_eventloop_lag_p99_seconds{component="ingest",pod="${pod}"}`;
 const of = (name: string, labels: string): string => `partner_ingest_${name}{${labels}}`;
 
-/** Eight days and two hours in steps of a quarter of an hour. */
 const STEPS = 776;
-/** `count` submissions a day, as a counter of a week. */
 const daily = (count: number): string => `0+${count / 96}x${STEPS}`;
 
-/** A small business: twenty submissions a day, all of them well. */
+/** Twenty good submissions a day. */
 export const healthyForAWeek: SeriesValues = {
   [start('ingest', 'ingest-1')]: `1000+0x${STEPS}`,
   [start('processor', 'processor-1')]: `1000+0x${STEPS}`,
@@ -74,7 +65,7 @@ export const healthyForAWeek: SeriesValues = {
   [of('requests_total', 'status="500"')]: `0+0x${STEPS}`,
 };
 
-/** Counts until the step and stays. */
+/** Rises until `step`. */
 const stoppedAt = (perStep: number, step: number): string =>
   `0+${perStep}x${step} ${perStep * step}+0x${STEPS - step - 1}`;
 const traffic = of('requests_total', 'status="202"');
@@ -122,7 +113,7 @@ export const longCases: readonly LongCase[] = [
   },
 ];
 
-/** A system under a steady 600 requests a minute, seen for an hour and a half. */
+/** A constant 600 requests a minute for an hour and a half. */
 export const healthy: SeriesValues = {
   [start('ingest', 'ingest-1')]: always(1_000),
   [start('processor', 'processor-1')]: always(1_000),
@@ -136,7 +127,7 @@ export const healthy: SeriesValues = {
   [of('withdrawals_total', 'result="dropped"')]: always(0),
   [of('untrusted_forwarded_for_total', 'pod="ingest-1"')]: always(0),
   [of('limiter_fallback', 'pod="ingest-1"')]: always(0),
-  // Evaluated at minute n, these are the present time.
+  // Equal to the time at which promtool evaluates.
   [of('keys_refreshed_timestamp_seconds', 'pod="ingest-1"')]: rising(60),
   [of('keys_synced_timestamp_seconds', 'pod="controller-1"')]: rising(60),
   [of('backlog_read_timestamp_seconds', 'pod="controller-1"')]: rising(60),
@@ -178,15 +169,16 @@ export const cases: readonly AlertCase[] = [
       [of('accept_seconds_count', 'pod="ingest-1"')]: rising(600),
     },
     says: '4.762% of submissions are answered 500 or take longer than 1 s.',
-    // One short burst: over the hour it is next to nothing.
+    // A short burst is a small share of an hour.
     quiet: { [of('requests_total', 'status="500"')]: `0+0x86 40+0x4` },
     alsoFires: {
-      // 6 in 600: too few for the windows of an hour, too many for those of six.
+      // 6 in 600 are below the threshold of the short windows and above that of the six-hour
+      // window.
       'slow answers for long': {
         fires: { [of('accept_seconds_bucket', 'le="1",pod="ingest-1"')]: rising(594) },
         says: '1% of submissions are answered 500 or take longer than 1 s.',
       },
-      // No window of five minutes has a submission in it.
+      // No five minutes hold more than one submission.
       'five broken of seven': {
         fires: { ...FEW, [of('requests_total', 'status="500"')]: '0+0x59 1 1 2 2 3 3 4 4 5+0x22' },
         says: '71.43% of submissions are answered 500 or take longer than 1 s.',
@@ -213,7 +205,7 @@ export const cases: readonly AlertCase[] = [
   },
   {
     alert: 'PartnerIngestPromiseBurnsSlowly',
-    // 2 in 600 slower than a second: 3.3 times the budget, too slow a fire for the other alert.
+    // 2 in 600 are 3.3 times the budget, below the threshold of the fast alert.
     fires: { [of('accept_seconds_bucket', 'le="1",pod="ingest-1"')]: rising(598) },
     says: '0.3333% of submissions are answered 500 or take longer than 1 s.',
     quiet: { [of('accept_seconds_bucket', 'le="1",pod="ingest-1"')]: rising(599.7) },
@@ -236,16 +228,14 @@ export const cases: readonly AlertCase[] = [
     fires: { [of('withdrawals_pending', 'pod="ingest-1"')]: '0+0x88 3+0x2' },
     labels: { pod: 'ingest-1' },
     says: '3 of ingest-1 wait for MongoDB; after 30 s some may be processed all the same.',
-    // Settled at once.
     quiet: { [of('withdrawals_pending', 'pod="ingest-1"')]: '0+0x40 3 0+0x50' },
   },
   {
     alert: 'PartnerIngestProcessAbsent',
-    // A sample counts for five minutes.
+    // Prometheus keeps a sample for five minutes.
     fires: { [start('processor', 'processor-1')]: '1000+0x80 _x10' },
     labels: { component: 'processor' },
     says: 'Prometheus reaches no processor pod.',
-    // One of two is gone.
     quiet: { [start('ingest', 'ingest-2')]: `5+0x30 _x60` },
   },
   {
@@ -281,7 +271,6 @@ export const cases: readonly AlertCase[] = [
     fires: { [lag('ingest-1')]: '0.01+0x75 0.5+0x14' },
     labels: { component: 'ingest', pod: 'ingest-1' },
     says: 'One in a hundred turns of the event loop of ingest-1 is 500ms late.',
-    // For five minutes only.
     quiet: { [lag('ingest-1')]: '0.01+0x84 0.5+0x5' },
   },
   {
@@ -311,7 +300,6 @@ export const cases: readonly AlertCase[] = [
     alsoQuiet: {
       'nobody leads for a minute': { [of('leader', 'pod="controller-1"')]: '1+0x88 0+0x1' },
     },
-    // The standby has taken over.
     quiet: {
       [of('leader', 'pod="controller-1"')]: '1+0x10 0+0x80',
       [of('leader', 'pod="controller-2"')]: '0+0x10 1+0x80',
@@ -322,7 +310,7 @@ export const cases: readonly AlertCase[] = [
     fires: { [of('audit_findings', 'kind="account_missing",pod="controller-1"')]: '0+0x80 1+0x10' },
     labels: { kind: 'account_missing' },
     says: 'The audit of the last hour found 1 of the kind account_missing.',
-    // Notices.
+    // Notices do not fire.
     quiet: Object.fromEntries(
       Object.entries(kinds)
         .filter(([, [weight]]) => weight === 'notice')
@@ -402,7 +390,7 @@ export const cases: readonly AlertCase[] = [
         says: 'Applications given up within an hour: 1.',
       },
     },
-    // Many that are known, and no new one.
+    // Many partners are known, and none is new.
     quiet: {
       [of('records', 'state="dead_lettered"')]: always(1_000),
       [of('outcomes_total', 'reason="transient",state="dead_lettered"')]: always(1_000),
@@ -412,7 +400,7 @@ export const cases: readonly AlertCase[] = [
     alert: 'PartnerIngestReconcileRescues',
     fires: { [of('reconcile_requeued_total', 'component="processor"')]: '0+0x50 60+60x39' },
     says: '900 records in 15 minutes were queued again because no worker had them.',
-    // The line of mails is not in the queue.
+    // Waiting e-mails are not in the queue.
     alsoFires: {
       'e-mails wait for the relay at times': {
         fires: {
@@ -422,9 +410,9 @@ export const cases: readonly AlertCase[] = [
         says: '900 records in 15 minutes were queued again because no worker had them.',
       },
     },
-    // As many at once, after an outage.
+    // The same number at once, after an outage.
     quiet: { [of('reconcile_requeued_total', 'component="processor"')]: '0+0x75 900+0x15' },
-    // Each of these parts has an alert of its own, or is over by itself.
+    // Each of these failures has its own alert or recovers by itself.
     alsoQuiet: {
       'the workers were paused': {
         [of('reconcile_requeued_total', 'component="processor"')]: rising(60),
@@ -454,14 +442,14 @@ export const cases: readonly AlertCase[] = [
     alert: 'PartnerIngestMailsBlamed',
     fires: { [of('failures_total', 'class="ours",step="mail"')]: '0+0x70 60+0x20' },
     says: '60 hand-overs in 30 minutes were refused with an answer that blames us.',
-    // A few are one recipient's domain.
+    // A few refusals come from one recipient's domain.
     quiet: { [of('failures_total', 'class="ours",step="mail"')]: '0+0x70 5+0x20' },
   },
   {
     alert: 'PartnerIngestMailsDeclined',
     fires: { [of('failures_total', 'class="throttled",step="mail"')]: '0+0x30 1+1x59' },
     says: 'It said "later" 30 times in 30 minutes, and took none.',
-    // Others are taken.
+    // The relay takes other e-mails.
     quiet: {
       [of('failures_total', 'class="throttled",step="mail"')]: '0+0x30 1+1x59',
       [of('mails_total', 'result="accepted"')]: '0+0x80 1+0x9',
@@ -471,7 +459,7 @@ export const cases: readonly AlertCase[] = [
     alert: 'PartnerIngestMailsUndeliverable',
     fires: { [of('outcomes_total', 'state="undeliverable"')]: rising(100) },
     says: '16.67% of the e-mails of the last hour were refused for good.',
-    // A large share of very few.
+    // A large share of few e-mails.
     quiet: {
       [of('outcomes_total', 'state="completed"')]: always(0),
       [of('outcomes_total', 'state="undeliverable"')]: '0+0x80 4+0x10',

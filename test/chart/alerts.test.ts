@@ -1,7 +1,4 @@
-/**
- * Every alert fires when it should and only then: promtool's own tests, on the rules as Helm
- * renders them.
- */
+/** Runs promtool's unit tests for each alert on the rules that Helm renders. */
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -22,10 +19,7 @@ import { alertSections } from '../support/pages.ts';
 import { selectorsIn } from '../support/promql.ts';
 import { alertsOf, NAMESPACE, renderRules, ruleFile, type AlertRule, type Rules } from './rules.ts';
 
-/**
- * Less collecting of garbage, and on one core: a third less processor time. Two of them run at a
- * time.
- */
+/** Less garbage collection saves a third of the processor time of the two promtools. */
 const THRIFTY = { ...process.env, GOGC: '400', GOMAXPROCS: '1' };
 const TOOL_TIMEOUT_MS = 600_000;
 
@@ -46,10 +40,7 @@ const SHORT: Scale = {
   groups: rules.groups,
   healthy,
 };
-/**
- * Cases that look a week back: eight days and two hours, in larger steps, and only the rules about
- * the promise.
- */
+/** Cases that look a week back have larger steps, and only the rules of the promise. */
 const LONG: Scale = {
   name: 'long',
   at: '11640m',
@@ -66,7 +57,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true }));
 
-/** Promtool's words when it found a fault; empty when all is well. */
+/** Returns promtool's message, or an empty text if it found no fault. */
 async function tool(...args: string[]): Promise<string> {
   try {
     await promisify(execFile)(promtool, args, {
@@ -81,13 +72,12 @@ async function tool(...args: string[]): Promise<string> {
   }
 }
 
-/** Puts the namespace into a series' labels. */
 const inNamespace = (series: string): string => series.replace('{', `{namespace="${NAMESPACE}",`);
 
 const filled = (text: string, labels: Readonly<Record<string, string>>): string =>
   text.replaceAll(/\{\{ \$labels\.(\w+) \}\}/g, (_, label: string) => labels[label] ?? '');
 
-/** Some series that are not healthy, and what of the alert they are near to fires. */
+/** Unhealthy series, and what the alert near to them does. */
 interface Named {
   readonly name: string;
   readonly alert: string;
@@ -98,7 +88,7 @@ interface Named {
 type Rule = Rules['groups'][number]['rules'][number];
 const nameOf = (rule: Rule): string => ('alert' in rule ? rule.alert : rule.record);
 
-/** Whether a rule reads this series: it fits a selector. */
+/** Says whether a selector of the rule matches the series. */
 function reads({ expr }: Rule, series: string): boolean {
   const [given] = selectorsIn(inNamespace(series));
   return selectorsIn(expr).some(
@@ -112,21 +102,20 @@ function reads({ expr }: Rule, series: string): boolean {
   );
 }
 
-/** `start`, all that `leads` from one of these to another, and so on. */
 function closure(
   start: Iterable<Rule>,
   all: readonly Rule[],
   leads: (from: Rule, to: Rule) => boolean,
 ): Set<Rule> {
   const found = new Set(start);
-  // What is added on the way is visited, too.
+  // Items added during the loop are visited too.
   for (const one of found) for (const rule of all) if (leads(one, rule)) found.add(rule);
   return found;
 }
 
 /**
- * The rule of `alert`, all that these series can change, and all that those read. Every other rule
- * says what it says of a healthy system, and promtool takes its time for each.
+ * Returns the rules that these series can change and those that they read; promtool is slow with
+ * all.
  */
 function concerned(series: SeriesValues, alert: string, all: readonly Rule[]): ReadonlySet<Rule> {
   const first = all.filter(
@@ -136,7 +125,7 @@ function concerned(series: SeriesValues, alert: string, all: readonly Rule[]): R
   return closure(changed, all, (from, to) => from.expr.includes(nameOf(to)));
 }
 
-/** Promtool's test that of all that the series can change the alert `fires`, and no other. */
+/** Writes promtool's test: of the rules that the series can change, only `alert` fires. */
 async function writeTest(scale: Scale, { name, alert, series, fires }: Named): Promise<string> {
   const { at, interval } = scale;
   const all = scale.groups.flatMap((group) => group.rules);
@@ -195,7 +184,7 @@ const long: readonly Named[] = longCases.map(({ says, ...one }) => ({
   ...(says === undefined ? {} : { fires: { says } }),
 }));
 
-/** All tests in one run of promtool; what it says of each that failed, by name. */
+/** Runs all tests in one promtool; returns the failures by name. */
 async function runAll(scale: Scale, tests: readonly Named[]): Promise<[string, string][]> {
   const files = await Promise.all(tests.map((one) => writeTest(scale, one)));
   const said = await tool('test', 'rules', ...files);
@@ -203,7 +192,7 @@ async function runAll(scale: Scale, tests: readonly Named[]): Promise<[string, s
   const faults = parts.flatMap((part, index): [string, string][] =>
     index % 2 === 0 ? [[part, parts[index + 1] ?? '']] : [],
   );
-  // Something is wrong beside the tests.
+  // promtool failed for another reason.
   return said !== '' && faults.length === 0 ? [[HEALTHY, said]] : faults;
 }
 

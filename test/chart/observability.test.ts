@@ -16,7 +16,7 @@ interface Alert {
   readonly labels: { readonly severity: string };
   readonly annotations: { readonly command: string; readonly shows: string };
 }
-// As written, before Helm fills in the values: their names are enough here.
+// The template itself; names need no rendered values.
 const { groups } = parse(readFileSync(`${CHART}files/alerts.yaml`, 'utf8')) as {
   groups: { name: string; rules: Alert[] }[];
 };

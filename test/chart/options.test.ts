@@ -16,7 +16,7 @@ import {
 const COMPONENTS = ['ingest', 'processor', 'controller'];
 const kinds = (objects: readonly Rendered[]): Set<string> =>
   new Set(objects.map(({ kind }) => kind));
-/** The pod's spec of a component, or of `helm test`. */
+/** The pod spec of a component or of `helm test`. */
 const specOf = (objects: readonly Rendered[], component: string): Json =>
   podsOf(objects).find(({ owner }) => owner.endsWith(`-${component}`))?.spec ?? {};
 const volume = (spec: Json, name: string): Json =>
@@ -54,7 +54,7 @@ describe('an option', () => {
         { secret: { name: 'redis', items: [{ key: 'url', path: 'REDIS_URL' }] } },
       ],
     });
-    // Files that something else mounts need no volume.
+    // Files that another program mounts need no volume.
     const files = { existingSecret: '', file: '/vault/secrets/x' };
     const mounted = await render({ ...production, mongodb: files, redis: files });
     expect(specOf(mounted, 'ingest')['volumes']).toEqual([]);
@@ -111,7 +111,7 @@ describe('an option', () => {
   const items = [{ key: 'root.pem', path: 'ca.crt' }];
   test.each<[string, Json]>([
     ['existingConfigMap', { configMap: { name: 'ca', items } }],
-    // Readable by the pod's group only, as every credential.
+    // 0440 lets only the pod's group read it.
     ['existingSecret', { secret: { secretName: 'ca', items, defaultMode: 0o440 } }],
   ])('every process and helm test trust a CA bundle of %s', async (kind, source) => {
     const caBundle = { [kind]: 'ca', key: 'root.pem' };
@@ -178,7 +178,7 @@ describe('an option', () => {
       serverAddress: 'http://prometheus.monitoring:9090',
       query:
         'sum(max by (state) (partner_ingest_records{namespace="demo",state=~"recorded|account_created"}))',
-      // Without a number the number of pods stays what it is.
+      // KEDA keeps the number of pods if Prometheus has no value.
       ignoreNullValues: 'false',
       threshold: '500',
     });
@@ -231,11 +231,11 @@ describe('an option', () => {
     const partners = namespaced('ingress');
     const objects = await render(withValue(everything, 'networkPolicy.partnersFrom', [partners]));
     expect(one(objects, 'NetworkPolicy', '-ingest')['spec'].ingress).toEqual([
-      // The release's own pods too: the test sends an application.
+      // The pod of `helm test` sends an application.
       { ports: [{ port: 'http', protocol: 'TCP' }], from: [partners, RELEASE] },
       { ports: [{ port: 'admin', protocol: 'TCP' }], from: [{ namespaceSelector: {} }, RELEASE] },
     ]);
-    // The stand-ins ask for no password, so nobody else may reach them.
+    // The stores of an evaluation have no password, so only its pods may reach them.
     const firstTry = await render(evaluation);
     for (const store of ['mongodb', 'redis', 'mail'])
       expect(one(firstTry, 'NetworkPolicy', `-${store}`)['spec'].ingress).toEqual([
@@ -251,7 +251,6 @@ describe('an option', () => {
     expect(await adminPeers({ metrics: { enabled: false } })).toEqual([RELEASE]);
   });
 
-  /** Whom the pods of a component reach, by the ports. */
   const reached = (objects: readonly Rendered[], component: string): Json =>
     Object.fromEntries(
       (one(objects, 'NetworkPolicy', `-${component}`)['spec'].egress as Json[]).map((rule) => [
@@ -275,7 +274,7 @@ describe('an option', () => {
       { ...namespaced('kube-system'), podSelector: labelled({ 'k8s-app': 'kube-dns' }) },
     ];
     const stores = {
-      // In the pods behind the DNS Service: 5353 on OpenShift.
+      // The pods behind the DNS Service use 5353 on OpenShift.
       '53 53 5353 5353': dns,
       '27017': egress.mongodbTo,
       '6379': egress.redisTo,
@@ -379,7 +378,6 @@ describe('an option', () => {
     const mongodb = one(objects, 'StatefulSet', '-mongodb')['spec'] as Json;
     const retention = { whenDeleted: 'Delete', whenScaled: 'Delete' };
     expect(mongodb['persistentVolumeClaimRetentionPolicy']).toEqual(retention);
-    // Of another user, with its data elsewhere.
     const standIn = { args: [], user: 101, dataPath: '/data', storage: '' };
     const other = await render(withValue(evaluation, 'evaluation.mongodb', standIn));
     expect(one(other, 'StatefulSet', '-mongodb')['spec'].volumeClaimTemplates).toBeUndefined();

@@ -35,7 +35,7 @@ test('promtool accepts the queries of the dashboard', () => {
   const queries = dashboardPanels.flatMap(({ queries: own }) => own);
   const rules = queries.map((query, index) => ({
     record: `panel:query:${index}`,
-    // As Grafana fills in its variables.
+    // Grafana fills in its variables.
     expr: query
       .replaceAll(/\$__rate_interval|\$__range/g, '1m')
       .replaceAll('$slo', '99.9')

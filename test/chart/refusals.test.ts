@@ -17,10 +17,10 @@ const unnamed = { enabled: true, parentRefs: [{ name: 'public' }] };
 const monitors = { podMonitor: { enabled: true }, serviceMonitor: { enabled: true } };
 const loadBalancer = { type: 'LoadBalancer' };
 
-/** A value, and what the message says of it: the key at fault, and why. */
+/** A value, and a pattern that the message must match. */
 type Fault = readonly [path: string, value: unknown, says: RegExp];
 
-/** Values that are wrong at once, because one message names every fault. */
+/** All are wrong at once, because one message names every fault. */
 const contradictions: readonly (readonly [string, Json, readonly Fault[]])[] = [
   [
     'nothing given',
@@ -114,12 +114,12 @@ const contradictions: readonly (readonly [string, Json, readonly Fault[]])[] = [
   ),
 ];
 
-/** What the JSON schema refuses: where, and what of it. */
+/** Values that the JSON schema refuses. */
 const misfits: readonly Fault[] = [
   ['imagee', {}, /additional properties 'imagee' not allowed/],
   ['ingest.replicas', 3, /ingest.*additional properties 'replicas' not allowed/],
   ['ingest.pod.nodeSelektor', {}, /ingest\/pod.*additional properties 'nodeSelektor' not allowed/],
-  // Helm takes out a key with nothing behind it.
+  // Helm removes a key without a value.
   ['revisionHistoryLimit', null, /missing propert.*'revisionHistoryLimit'/],
   ['service.port', null, /'\/service'.*missing propert.*'port'/],
   ['pods.labels', null, /'\/pods'.*missing propert.*'labels'/],
@@ -175,7 +175,7 @@ describe('refused by the schema', () => {
     expect(message.split('\n')).toContainEqual(expect.stringMatching(says));
   });
 
-  // Helm's regular expressions are not those of the settings.
+  // Helm's regular expressions differ from those of the settings.
   test.each(addresses)(
     '%j is an e-mail address for schema and settings alike: %s',
     async (address, right) => {
@@ -199,7 +199,7 @@ test('a kind that the cluster lacks is refused with a sentence', async () => {
     },
     extraManifests: [{ apiVersion: 'example.com/v1', kind: 'Strange', metadata: { name: 'a' } }],
   };
-  // A cluster tells its kinds; `helm template` alone knows of none, and renders.
+  // `helm template` without a cluster knows no kinds and renders anyway.
   const told = await refusal(values, ['v1/Pod', 'monitoring.coreos.com/v1/PodMonitor']);
   for (const says of [
     'httpRoute.enabled makes a HTTPRoute (gateway.networking.k8s.io/v1), a kind that this cluster',

@@ -1,7 +1,4 @@
-/**
- * What every render of the chart must be: the same each time, restricted, and consistent in itself
- * and with the code.
- */
+/** Checks what every render of the chart must have: security, names, probes and stable output. */
 import { describe, expect, test } from '@jest/globals';
 import {
   cpSync,
@@ -34,7 +31,7 @@ import {
 } from '../support/chart.ts';
 
 const COMPONENTS = ['ingest', 'processor', 'controller'];
-/** The only question: how many pods an autoscaler made, so that an upgrade keeps them. */
+/** The only look-up: an upgrade keeps the number of pods that an autoscaler set. */
 const ASKED = '(lookup "apps/v1" "Deployment" .root.Release.Namespace $name)';
 const rendered = { evaluation, production, everything };
 
@@ -49,13 +46,13 @@ describe('the chart', () => {
     ]),
     ...forTools.map((file): [string, Json, string] => [file, {}, file]),
   ])('helm lint --strict accepts %s', async (name, values, file) => {
-    // The form that chart-testing finds.
+    // chart-testing finds only these names.
     expect(file).toMatch(/^-$|-values\.yaml$/);
     const { code, out, err } = await helm(['lint', '--strict', CHART, '-f', file], values);
     expect([code, out]).toEqual([0, expect.stringContaining('0 chart(s) failed')]);
-    // Of nothing it tells what is missing.
+    // Without values the message names what is missing.
     if (name !== 'nothing') expect(err).toBe('');
-    // Such as a missing icon.
+    // Lint reports a missing icon as INFO.
     expect(out).not.toContain('[INFO]');
   });
 
@@ -66,7 +63,7 @@ describe('the chart', () => {
 
   test('the smallest production values need no operator, and a hard spread counts only usable nodes', async () => {
     const objects = await renderExample('production.values.yaml', {}, 'x');
-    // The kinds that every API server has.
+    // Kinds that every API server has.
     expect(
       objects
         .map(({ apiVersion }) => apiVersion)
@@ -177,7 +174,7 @@ describe('the chart', () => {
         {
           ...everything,
           ...evaluation,
-          // Nobody outside may reach an evaluation.
+          // An evaluation has no Ingress.
           ingress: {},
           ...Object.fromEntries(Object.keys(production).map((key) => [key, {}])),
           tests: {},
@@ -189,7 +186,7 @@ describe('the chart', () => {
       );
       expect(ids.filter((id, index) => ids.indexOf(id) !== index)).toEqual([]);
       for (const { kind, metadata } of objects) {
-        // A StatefulSet's name goes into a label of its pods with 11 characters more.
+        // The pods of a StatefulSet have a label of its name and 11 more characters.
         const longest = kind === 'StatefulSet' ? 52 : 63;
         expect([metadata.name, metadata.name.length <= longest]).toEqual([metadata.name, true]);
       }

@@ -1,7 +1,4 @@
-/**
- * Values ↔ templates ↔ the processes' settings, compared in both directions: nothing is dead,
- * nothing is misspelt.
- */
+/** Compares values, templates and settings in both directions. */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -46,7 +43,7 @@ const paths = new Set(
 
 const OWN = { mongodb: { existingSecret: 'own' } };
 
-/** Renders in which every value has an effect somewhere. */
+/** Together these renders use every value. */
 const bases: readonly Json[] = [
   everything,
   evaluation,
@@ -73,7 +70,6 @@ const bases: readonly Json[] = [
   },
 ];
 
-/** All numbers in an object, however deep. */
 function numbersIn(value: unknown): number[] {
   if (typeof value === 'number') return [value];
   return typeof value === 'object' && value !== null ? Object.values(value).flatMap(numbersIn) : [];
@@ -81,9 +77,7 @@ function numbersIn(value: unknown): number[] {
 
 const DIGITS = `9${'0'.repeat(31)}`;
 const LARGE = 12_340_000;
-/**
- * A text of digits where any text is right, a large number where one is; each leaf's is another.
- */
+/** A different extreme for each value: digits as text, or a large number. */
 function extreme({ fallback, schema }: ChartValue, index: number): unknown {
   if (Number.isInteger(fallback))
     return Number(schema['maximum'] ?? Infinity) < LARGE * 2 ? undefined : LARGE + index;
@@ -100,7 +94,7 @@ const extremes = leaves.map((leaf, index) => ({
   value: extreme(leaf, index),
 }));
 
-/** Whether the chart refuses a text or a number at `path` beside what `base` sets. */
+/** Says whether the chart refuses both a text and a number at `path`. */
 function clashes(base: Json, path: string): boolean {
   const type: unknown = base['service']?.type;
   return (
@@ -159,7 +153,7 @@ describe('values', () => {
       ),
     );
     expect(asked.length).toBeGreaterThan(100);
-    // In a helper `$values` may be a component's.
+    // In a helper `$values` may belong to a component.
     const openMaps = leaves.map(({ path }) => `${path.join('.')}.`);
     const known = (path: string): boolean =>
       paths.has(path) ||
@@ -175,23 +169,18 @@ describe('values', () => {
   });
 });
 
-/**
- * Variables of the pods that are not settings of ours: Node's, OpenTelemetry's, and what those are
- * made of.
- */
+/** Variables of Node and OpenTelemetry, and those they are made of. */
 const NOT_OURS = /^(NODE_EXTRA_CA_CERTS|NODE_OPTIONS|OTEL_RESOURCE_ATTRIBUTES|K8S_POD_NAME)$/;
 /**
- * Left to `pods.extraEnv`: those of a place without Kubernetes around the process, and
- * OpenTelemetry's finer ones.
+ * Set by `pods.extraEnv`: settings for other places than Kubernetes, and finer ones of
+ * OpenTelemetry.
  */
 const NOT_BY_VALUE = [
   'KUBECONFIG',
-  // Their defaults fit the chart.
   'CONSOLE_PORT',
   'OIDC_VIEWER_ROLE',
   'OIDC_SUPPORT_ROLE',
   'NODE_TLS_REJECT_UNAUTHORIZED',
-  // Only with evaluation.enabled.
   'ALLOW_PUBLISHED_SECRETS',
   'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
   'OTEL_TRACES_EXPORTER',
@@ -203,7 +192,7 @@ const traced = { ...production, tracing: everything.tracing };
 
 const OIDC_FOLDER = '/etc/partner-ingest/oidc';
 
-/** Which value each setting is set by, and how a value given arrives. */
+/** The value that sets each setting, and how it arrives. */
 const settable: Record<string, readonly [string, unknown, string?]> = {
   MONGODB_URI: ['mongodb.file', '/mongodb'],
   MONGODB_DATABASE: ['mongodb.database', 'other'],
@@ -224,7 +213,7 @@ const settable: Record<string, readonly [string, unknown, string?]> = {
   OTEL_EXPORTER_OTLP_PROTOCOL: ['tracing.protocol', 'grpc'],
   OTEL_TRACES_SAMPLER: ['tracing.sampler', 'always_on'],
   OTEL_TRACES_SAMPLER_ARG: ['tracing.sampleRatio', 0.25],
-  // Never both: preStop does it. Other settings are settable, this one is zero.
+  // preStop waits in place of SHUTDOWN_DELAY_MS, which stays 0.
   SHUTDOWN_DELAY_MS: ['ingest.preStopSeconds', 7, '0'],
   PARTNER_KEYS_SOURCE: ['partnerKeys.source', 'directory:/keys'],
   WATCH_NAMESPACES: ['partnerKeys.namespace', 'a'],
@@ -292,7 +281,6 @@ describe('settings', () => {
       name.replace(/_FILE$/, ''),
     );
     expect(told.filter((name) => !NOT_OURS.test(name)).toSorted()).toEqual(
-      // The operator's command runs in a pod of the processor.
       [...usedBy(process), ...(process === 'processor' ? ['WATCH_NAMESPACES'] : [])]
         .filter((name) => !NOT_BY_VALUE.includes(name))
         .toSorted(),
@@ -304,7 +292,7 @@ describe('settings', () => {
       const secret = path.replace(/\.file$/, '.existingSecret');
       return withValue(secret === path ? values : withValue(values, secret, ''), path, given);
     };
-    // Keys from a folder are in no namespace.
+    // Keys from a folder have no namespace.
     const { PARTNER_KEYS_SOURCE: source, ...others } = settable;
     const told = async (values: Json): Promise<Json> => {
       const objects = await render(values);

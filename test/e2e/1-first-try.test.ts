@@ -1,7 +1,4 @@
-/**
- * A first try as three people see it: an SRE who installed it, a partner who applies, support who
- * is asked about it.
- */
+/** A first try by an SRE, a partner and support. */
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import type { Answer } from '../support/http.ts';
 import { requestIdOf } from '../support/world.ts';
@@ -10,22 +7,16 @@ import { restartsOf } from './diagnosis.ts';
 import { DEFAULT_LIMIT } from './release.ts';
 import { answeredByEach, componentOf, openWorld, PODS, step, type World } from './world.ts';
 
-/** The evaluation's demo partner (values.yaml). */
 const DEMO_KEY = 'pik_evaluation_only_not_for_production';
 const MAIL_WITHIN_MS = 20_000;
-/** Requests of the steps before, in the same minute. */
+/** Requests that earlier steps may have sent in the same minute. */
 const BEFORE = 30;
 const OVER_LIMIT = 40;
-/** Sent at the same time, each on a connection of its own. */
 const AT_ONCE = 4;
-/**
- * The shared limiter's Redis has 50 ms to answer; on a busy machine it may once be late, and pods
- * then count on their own.
- */
+/** A busy Redis may miss its 50 ms, so pods then count on their own. */
 const LIMIT_TRIES = 5;
 /**
- * What an install that starts may be told: a probe came before there was an answer, the scheduler
- * saw a pod before its volume's claim, Kubernetes' own writes met, a busy node was late.
+ * Events of a normal start: an early probe, a pending volume, a conflict of writes, a slow node.
  */
 const isUsual = ({
   reason,
@@ -118,10 +109,10 @@ step('partner: two ingest pods share the limit of 300 a minute', async () => {
     await eventually('all pods to count in Redis', async () => (await fallback()) === 0);
     const [before, local] = [await answeredByEach(world), await countedAlone()];
     const answers = await sendMany(DEFAULT_LIMIT + OVER_LIMIT);
-    // Only where Redis was late is another try fair.
+    // Another try is fair only if Redis was late.
     if (tried < LIMIT_TRIES && (await countedAlone()) > local) continue;
     const limited = answers.filter(({ status }) => status === 429);
-    // A new minute may have begun on the way.
+    // The minute may have changed.
     if (tried < LIMIT_TRIES && limited.length < OVER_LIMIT) continue;
     expect(limited.length).toBeGreaterThanOrEqual(OVER_LIMIT);
     expect(limited.length).toBeLessThanOrEqual(OVER_LIMIT + BEFORE);
@@ -155,7 +146,6 @@ step('SRE: `helm test` passes', async () => {
 });
 
 const fallback = (): Promise<number> => world.metric('ingest', 'partner_ingest_limiter_fallback');
-/** Decisions pods took on their own memory. */
 const countedAlone = (): Promise<number> =>
   world.metric('ingest', 'partner_ingest_limiter_decisions_total', { store: 'local' });
 

@@ -1,4 +1,4 @@
-/** What an ingress controller makes of requests: an Ingress and an HTTPRoute of the chart, with TLS. */
+/** An Ingress and an HTTPRoute of the chart, with TLS, through a real ingress controller. */
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import { connect } from 'node:http2';
 import { readFileSync } from 'node:fs';
@@ -10,17 +10,15 @@ import { connectionTo, GATEWAY_HOST, INGRESS_HOST, type Ingress } from './ingres
 import { chartArgs, valuesFor } from './release.ts';
 import { openWorld, step, type World } from './world.ts';
 
-/** The evaluation's demo partner (values.yaml). */
 const DEMO_KEY = 'pik_evaluation_only_not_for_production';
 const MOST_BYTES = 65_000;
-/** A body of exactly this size, in bytes. */
 const bodyOf = (bytes: number): string => JSON.stringify({ pad: 'x'.repeat(bytes - 10) });
 
 let world: World;
 let ingress: Ingress;
 beforeAll(async () => {
   world = await openWorld();
-  // From here on one machine sends what many partners do.
+  // From here one machine sends the requests of many partners.
   await world.kubectl.helmAndWait(
     ['upgrade', world.release.name, ...chartArgs(world.tools)],
     [valuesFor(world.images, world.images.current)],

@@ -1,6 +1,4 @@
-/**
- * The partner team's work: keys come into force and out of it by `kubectl apply`, also under load.
- */
+/** Partner keys added and ended by `kubectl apply`, also under load. */
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { pause } from '../../internal/platform/deadline.ts';

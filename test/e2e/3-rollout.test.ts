@@ -1,4 +1,4 @@
-/** Rolling upgrade from the image of an earlier commit, and the way back, while partners go on. */
+/** Upgrade from the image of an earlier commit and rollback, under load. */
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import { pause } from '../../internal/platform/deadline.ts';
 import { deletePod, replaced } from './kill.ts';
@@ -6,7 +6,6 @@ import { startRun, type LoadRun } from './load-run.ts';
 import { chartArgs, valuesFor } from './release.ts';
 import { openWorld, step, type World } from './world.ts';
 
-/** Load before and after each change. */
 const MARGIN_MS = 2_000;
 
 let world: World;
@@ -20,10 +19,7 @@ afterAll(async () => {
   world.close();
 });
 
-/**
- * One rollout under load: from the command until all pods are of `tag` and those of before are
- * gone.
- */
+/** Rolls out `tag` under load; ends when only its pods are left. */
 async function rollout(phase: string, tag: string, act: () => Promise<unknown>): Promise<void> {
   const load = run as LoadRun;
   load.phase(phase);

@@ -1,7 +1,4 @@
-/**
- * Every part of the install taken away under load, one after the other; then the audit of `make
- * chaos`.
- */
+/** Takes away each part of the install under load, then runs the audit of `make chaos`. */
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { pause } from '../../internal/platform/deadline.ts';
@@ -22,13 +19,10 @@ import { openWorld, step, type World } from './world.ts';
 const MARGIN_MS = 2_000;
 /** A dead leader costs 20 s at most on a quiet machine. */
 const TAKE_OVER_HANG_MS = 80_000;
-/**
- * Long after its deletion a pod may still be at work: its node has to hear of it, and gives it
- * time.
- */
+/** A node stops a deleted pod some seconds after the API has removed it. */
 const STOPS_FOR_MS = 10_000;
 
-/** Ingest and processor pods are killed; Redis and MongoDB coming back excuse nothing. */
+/** Kills of ingest and processor allow these findings. */
 const ALLOWED = ['processed_after_500', 'second_mail', 'dead_letter'] as const;
 
 let world: World;
@@ -42,7 +36,6 @@ afterAll(async () => {
   world.close();
 });
 
-/** A fault under load, with load before and after. */
 async function fault(phase: string, act: (run: LoadRun) => Promise<void>): Promise<void> {
   const run = load as LoadRun;
   run.phase(phase);
@@ -52,7 +45,7 @@ async function fault(phase: string, act: (run: LoadRun) => Promise<void>): Promi
   expect((await run.outcome(phase)).requests).toBeGreaterThan(50);
 }
 
-/** Notes every second from now on that a processor may just be ending. */
+/** Marks each second as one in which a processor may end. */
 async function whileProcessorsEnd(run: LoadRun, act: () => Promise<void>): Promise<void> {
   run.processorStopped();
   const timer = setInterval(() => run.processorStopped(), 1_000);
@@ -95,7 +88,7 @@ step('the processor survives `kubectl delete pod --force` and a crash', async ()
   );
 });
 
-/** Ends the leader; then a key that is new since then comes into force at every pod. */
+/** Ends the leader, then waits until a new key is active in every pod. */
 async function takeOver(end: (led: PodInfo) => Promise<void>): Promise<PodInfo> {
   const led = await leader(world);
   await end(led);

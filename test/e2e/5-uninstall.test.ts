@@ -4,7 +4,7 @@ import { eventually } from '../support/wait.ts';
 import { removeRoutes } from './ingress.ts';
 import { openWorld, step, type World } from './world.ts';
 
-/** What Kubernetes itself puts into every namespace. */
+/** Objects that Kubernetes itself makes in every namespace. */
 const KUBERNETES_OWN = ['configmap/kube-root-ca.crt', 'serviceaccount/default'];
 const GONE_TIMEOUT_MS = 120_000;
 const CLUSTER_WIDE =
@@ -16,7 +16,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-/** What is in no namespace and bears the release's name, in itself or in a reference. */
+/** Lists cluster-wide objects that name the release. */
 async function clusterWide(): Promise<string[]> {
   const { items } = await world.kubectl.json<{
     items: { kind: string; metadata: { name: string }; spec?: unknown }[];

@@ -1,8 +1,4 @@
-/**
- * The pages' own blocks of commands, run as printed: install.md, operations.md, upgrade.md,
- * restore.md and incident-leaked-key.md. All names are the printed ones, so this refuses a cluster
- * that has one of their namespaces already.
- */
+/** Runs the command blocks of the pages as printed, under the printed names. */
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import { resolve } from 'node:path';
 import { readFileSync } from 'node:fs';
@@ -23,7 +19,7 @@ import { Reader } from './reader.ts';
 import { addressOf, remove, type Release } from './release.ts';
 import { openShared, step as stepIn } from './world.ts';
 
-/** The two installs of the pages. The stores of the evaluation serve both. */
+/** The two releases of the pages, which share the stores of the evaluation. */
 const TRY: Release = release('try', 'try-partner-ingest');
 const PRODUCTION: Release = release('partner-ingest', 'partner-ingest');
 const NAMESPACES = [TRY, PRODUCTION].flatMap(({ namespace, keysNamespace }) => [
@@ -31,14 +27,14 @@ const NAMESPACES = [TRY, PRODUCTION].flatMap(({ namespace, keysNamespace }) => [
   keysNamespace,
 ]);
 const DATABASE = 'production';
-/** Both installs, beside the shared one, start on a node of two processors. */
+/** Both must start beside the shared install on a node with two processors. */
 const SMALL = { resources: { requests: { cpu: '10m' } } };
 const PODS = { ingest: 3, processor: 2, controller: 2, console: 1 };
 
 const { tools, images, ingress } = openShared();
 const agent = ingress === undefined ? {} : { agent: new Agent(connectionTo(ingress)) };
 const kubectl = new Kubectl(tools, PRODUCTION.namespace);
-/** What a reader writes in place of what is printed, as far as it is known before. */
+/** Replacements for printed placeholders. */
 const IN_PLACE = new Map([
   ['registry.example.com/partner-ingest', `${images.repository} --values cluster.values.yaml`],
   [
@@ -77,7 +73,7 @@ afterAll(async () => {
   await Promise.all([remove(tools, TRY), remove(tools, PRODUCTION)]);
 }, 400_000);
 
-/** The status of a request of the partner with `apiKey`. */
+/** Sends an application; returns the status code. */
 async function post(apiKey: string, body = '{}') {
   return await send(url, { ...agent, key: apiKey, body });
 }
@@ -85,7 +81,7 @@ async function post(apiKey: string, body = '{}') {
 const becomes = (apiKey: string, status: number): Promise<boolean> =>
   eventually(`an answer ${status}`, async () => (await post(apiKey)).status === status);
 
-/** What the command of operations.md prints for a fresh key, and applies. */
+/** Reads the key that `keys new` printed. */
 function madeKey(said: string): { readonly key: string; readonly secret: string } {
   const [, made = ''] = /the key, shown only now: (pik_\S+)/.exec(said) ?? [];
   const [, secret = ''] = /secret\/(\S+) created/.exec(said) ?? [];
@@ -126,7 +122,7 @@ step('install.md: the evaluation install, and `helm test`', async () => {
 
 type Values = Readonly<Record<string, object>>;
 
-/** As the overlay of Traefik says; else a NodePort. */
+/** Values of the Traefik overlay, or a NodePort. */
 function wayIn(): object {
   if (ingress === undefined) return { service: { type: 'NodePort' }, allowPlainHttp: true };
   const overlay = parse(read('deploy/examples/traefik.values.yaml')) as Values;
@@ -134,7 +130,7 @@ function wayIn(): object {
   return { ...others, trustedProxies: ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16'] };
 }
 
-/** production.values.yaml on a cluster of one node, with the stores of an evaluation. */
+/** production.values.yaml for one node, on the stores of an evaluation. */
 function productionValues(smtp = {}): object {
   const production = parse(read('deploy/examples/production.values.yaml')) as Values;
   return {
@@ -195,7 +191,6 @@ step(
     key = made.key;
     reader.inPlace.set('pik_…', key);
     reader.inPlace.set('partner-acme-…', made.secret);
-    // As the page says, a 401 within the first second is too early.
     let answer = '';
     await eventually('the first 202', async () => {
       answer = await reader.paste('docs/install.md', 'key=');
@@ -255,7 +250,7 @@ step('restore.md: stop, the command as a Job, what is lost, start', async () => 
   await becomes(key, 202);
 });
 
-/** As a backup of before `requestId` does. */
+/** Removes the request, as a backup from before it would. */
 async function forget(requestId: string): Promise<void> {
   const forward = new PortForward(
     new Kubectl(tools, TRY.namespace),

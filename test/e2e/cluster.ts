@@ -10,29 +10,27 @@ import { findProgram, succeeds } from '../../deploy/local/stores/process.ts';
 import { goProgram } from '../../tools/go-program.ts';
 import { run } from '../../tools/program.ts';
 
-/** Logs, the ledger of each load, measurements. */
 export const FOLDER = join(ROOT, '.run/e2e');
 const KIND_CLUSTER = 'partner-ingest-e2e';
 const KIND_TIMEOUT_MS = 300_000;
 
-/** All of it survives JSON: it is handed from the set-up to the test files in the environment. */
+/** Is passed to the test files as JSON. */
 export interface ClusterTools {
   readonly description: string;
   readonly kubeconfig: string;
   readonly kubectl: string;
   readonly helm: string;
-  /** Program and arguments; the name of an image comes behind them. */
+  /** The command without its last argument, the image. */
   readonly loadImage: readonly string[];
-  /** A values file for the stores, where the chart's own images cannot be had. */
   readonly values: string | undefined;
-  /** Made by us, so ours to delete. */
+  /** True if the cluster is ours to delete. */
   readonly kind: boolean;
 }
 
-/** What the pages' own commands use besides kubectl and helm. */
+/** Programs that the commands of the pages use. */
 const PROGRAMS = ['bash', 'curl', 'jq', 'openssl'];
 
-/** Why the tests cannot run on a cluster here, or undefined where they can. */
+/** Returns why no cluster can be used, or undefined. */
 export async function noCluster(): Promise<string | undefined> {
   for (const program of PROGRAMS) {
     if ((await findProgram(program)) === undefined) return `${program} is not on the PATH`;
@@ -45,7 +43,7 @@ export async function noCluster(): Promise<string | undefined> {
   return 'E2E_KUBECONFIG and E2E_LOAD_IMAGE are not set, and kind with a Docker engine is not here either';
 }
 
-/** Finds or makes the cluster and the programs; rejects with what is missing. */
+/** Finds or makes the cluster; rejects with what is missing. */
 export async function openCluster(log: (line: string) => void): Promise<ClusterTools> {
   const missing = await noCluster();
   if (missing !== undefined) throw new Error(missing);
@@ -91,7 +89,6 @@ async function openKind(log: (line: string) => void) {
   };
 }
 
-/** Deletes the cluster where it is ours. */
 export async function closeCluster({ kind, kubeconfig }: ClusterTools): Promise<void> {
   if (!kind) return;
   await run('kind', ['delete', 'cluster', '--name', KIND_CLUSTER, '--kubeconfig', kubeconfig], {
@@ -99,9 +96,7 @@ export async function closeCluster({ kind, kubeconfig }: ClusterTools): Promise<
   });
 }
 
-/**
- * KUBECTL, the PATH, or the folder `bin` beside the kubeconfig, where a local cluster has its own.
- */
+/** Finds kubectl by KUBECTL, on the PATH, or in `bin` beside the kubeconfig. */
 export async function findKubectl(kubeconfig: string): Promise<string> {
   const beside = join(dirname(kubeconfig), 'bin', 'kubectl');
   const found =
@@ -120,10 +115,7 @@ function given(name: string): string | undefined {
   return value === undefined || value === '' ? undefined : value;
 }
 
-/**
- * `node test/e2e/cluster.ts`: ends with 0 where there is a cluster, and else says why there is
- * none.
- */
+/** Exits with 0 if there is a cluster, else prints why there is none. */
 if (import.meta.main) {
   const missing = await noCluster();
   if (missing !== undefined) {

@@ -1,6 +1,4 @@
-/**
- * What a person needs to see when a step failed: pods, Events, and the logs of what is not well.
- */
+/** Prints pods, Events and logs after a failed step. */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FOLDER } from './cluster.ts';
@@ -9,10 +7,7 @@ import { isReady, type Kubectl, type PodInfo } from './kubectl.ts';
 const EVENTS_SHOWN = 25;
 const LOG_LINES_SHOWN = 25;
 
-/**
- * `kubectl get pods,events` and the ends of the logs of pods that are not ready or were restarted.
- * Never rejects.
- */
+/** Prints pods and Events, and the ends of logs of unhealthy pods. Never rejects. */
 export async function diagnose(kubectl: Kubectl): Promise<string> {
   const ask = (...args: string[]): Promise<string> => kubectl.run(args).catch(String);
   const pods = await kubectl.pods().catch((): PodInfo[] => []);
@@ -32,7 +27,7 @@ export async function diagnose(kubectl: Kubectl): Promise<string> {
   return parts.join('\n');
 }
 
-/** Keeps the whole log of every pod there is under `.run/e2e/logs`. Never rejects. */
+/** Saves the log of every pod in `.run/e2e/logs`. Never rejects. */
 export async function keepLogs(kubectl: Kubectl): Promise<void> {
   const folder = join(FOLDER, 'logs');
   await mkdir(folder, { recursive: true });

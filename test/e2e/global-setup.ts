@@ -32,7 +32,7 @@ export default async function globalSetup(): Promise<void> {
     const shared: Shared = { tools, images, release, ingress, installSaid };
     process.env[WORLD_VARIABLE] = JSON.stringify(shared);
   } catch (error) {
-    // Jest calls no tear-down after a set-up that failed.
+    // Jest runs no tear-down after a failed set-up.
     await keepLogs(new Kubectl(tools, release.namespace));
     if (process.env['E2E_KEEP'] !== '1') await removeAll(tools, release);
     throw error;

@@ -1,7 +1,4 @@
-/**
- * Keeps the logs, and takes away what the set-up made, whatever became of the tests (E2E_KEEP=1
- * leaves it).
- */
+/** Saves the logs and removes the install, unless E2E_KEEP=1. */
 import { keepLogs } from './diagnosis.ts';
 import { Kubectl } from './kubectl.ts';
 import { removeAll } from './release.ts';

@@ -10,21 +10,18 @@ import type { ClusterTools } from './cluster.ts';
 const BUILD_TIMEOUT_MS = 900_000;
 const LOAD_TIMEOUT_MS = 300_000;
 const QUICK_TIMEOUT_MS = 30_000;
-/** Characters of an image's id that make its tag. */
 const TAG_LENGTH = 12;
-/** `sha256:` before the id. */
 const ID_PREFIX = 'sha256:';
 const REPOSITORY = 'partner-ingest';
 const MAIL_REPOSITORY = 'partner-ingest-maildev';
-/** What an image is made of. */
 const SOURCES = ['cmd', 'internal', 'package.json', 'package-lock.json', 'Dockerfile'];
 
 export interface Images {
   readonly repository: string;
-  /** Of the code as it stands in the working tree. */
+  /** Tag of the image of the working tree. */
   readonly current: string;
   readonly earlier: string;
-  /** With its tag. */
+  /** The name with its tag. */
   readonly mail: string;
 }
 
@@ -53,12 +50,9 @@ export async function buildAndLoad(
   return { repository: REPOSITORY, current, earlier, mail: `${MAIL_REPOSITORY}:${mail}` };
 }
 
-/**
- * Builds `folder` and gives the tag. It is made from the image's id: other content has another
- * name, which matters because a node that has a name keeps what it has under it.
- */
+/** Builds the image and tags it by its id, because a node keeps an image by its tag. */
 async function build(folder: string, repository: string, more: readonly string[]): Promise<string> {
-  // Where the base image comes from is the machine's business, as in the Makefile.
+  // The base image depends on the machine, as in the Makefile.
   const base = process.env['BASE_IMAGE'];
   const baseImage = base === undefined || base === '' ? [] : ['--build-arg', `BASE_IMAGE=${base}`];
   const id = await docker(['build', '--quiet', ...baseImage, ...more, folder], BUILD_TIMEOUT_MS);
@@ -68,7 +62,7 @@ async function build(folder: string, repository: string, more: readonly string[]
   return tag;
 }
 
-/** The label makes it another image even where the commit's content is that of the working tree. */
+/** A label makes it a different image even if the content is the same. */
 async function buildOf(commit: string): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'e2e-earlier-'));
   try {
@@ -82,10 +76,7 @@ async function buildOf(commit: string): Promise<string> {
   }
 }
 
-/**
- * E2E_FROM, else the commit before the last one that changed what an image is made of; HEAD once
- * more where a shallow clone has none.
- */
+/** E2E_FROM, else the commit before the last change of the image, else HEAD. */
 async function earlierCommit(): Promise<string> {
   const wanted = process.env['E2E_FROM'] ?? '';
   const changed = await git(['log', '-1', '--format=%H', '--', ...SOURCES]);

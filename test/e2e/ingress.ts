@@ -1,7 +1,4 @@
-/**
- * The ingress controller in front of the cluster, and how partners come through it: Traefik, with
- * an Ingress for one name and an HTTPRoute for another, and TLS for both.
- */
+/** Traefik in front of the cluster: an Ingress, an HTTPRoute and TLS. */
 import { readFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import type { AgentOptions } from 'node:https';
@@ -14,29 +11,26 @@ import { read } from '../support/pages.ts';
 import { FOLDER, type ClusterTools } from './cluster.ts';
 import { Kubectl, type PodInfo } from './kubectl.ts';
 
-/** It may have to be compiled first. */
+/** The command may have to compile it. */
 const COMMAND_TIMEOUT_MS = 1_200_000;
 const READY = '--timeout=180s';
 const APPLY_TIMEOUT_MS = 60_000;
 const MANIFEST = 'test/e2e/traefik.yaml';
-/** The page that install.md prints, too. */
+/** The name that install.md prints. */
 export const INGRESS_HOST = 'partners.example.com';
 export const GATEWAY_HOST = 'gateway.example.com';
 const SECRET = 'partners-tls';
 const [KEY_FILE, CERTIFICATE_FILE] = ['key.pem', 'ca.pem'];
 
-/** All of it survives JSON. */
+/** Is passed as JSON. */
 export interface Ingress {
-  /** Of the node whose ports 80 and 443 the controller has. */
+  /** The node that has the controller's ports 80 and 443. */
   readonly address: string;
-  /** Path of the certificate, which is its own authority. */
+  /** The certificate is its own authority. */
   readonly caFile: string;
 }
 
-/**
- * Puts the controller into the cluster where it is not there: by the command E2E_INGRESS, else from
- * its public image.
- */
+/** Installs the controller if it is missing, by E2E_INGRESS or from its public image. */
 export async function openIngress(
   tools: ClusterTools,
   log: (line: string) => void,
@@ -65,12 +59,12 @@ export async function openIngress(
   return { address, caFile: join(FOLDER, CERTIFICATE_FILE) };
 }
 
-/** The manifest begins with a ConfigMap that says where the kinds of the Gateway API are. */
+/** The manifest begins with a ConfigMap that names the kinds of the Gateway API. */
 interface Kinds {
   readonly data: { readonly kinds: string };
 }
 
-/** As DNS and a public certificate would have it: every name leads to the controller. */
+/** Resolves every name to the controller and trusts its certificate. */
 export function connectionTo({ address, caFile }: Ingress): AgentOptions {
   return {
     ca: readFileSync(caFile),
@@ -79,7 +73,6 @@ export function connectionTo({ address, caFile }: Ingress): AgentOptions {
   };
 }
 
-/** The Secret that an Ingress and a Gateway name. */
 export function certificateIn(namespace: string): object {
   const text = (file: string): string => readFileSync(join(FOLDER, file), 'utf8');
   return {
@@ -96,7 +89,7 @@ export async function removeRoutes(kubectl: Kubectl): Promise<void> {
   await kubectl.run(['delete', 'secret', SECRET]);
 }
 
-/** The chart's own Ingress and HTTPRoute for the Service of a release, and a Gateway. */
+/** Makes an Ingress, an HTTPRoute and a Gateway for the release. */
 export async function routesTo(kubectl: Kubectl, release: string): Promise<void> {
   const templates = ['ingress', 'httproute'].map(
     (name) => `--show-only=templates/ingest/${name}.yaml`,

@@ -13,7 +13,7 @@ const config: Config = {
   globalSetup: '<rootDir>/test/e2e/global-setup.ts',
   globalTeardown: '<rootDir>/test/e2e/global-teardown.ts',
   testSequencer: '<rootDir>/test/e2e/sequencer.ts',
-  // What a step before did is what the next one starts from.
+  // A step starts from the state that the one before left.
   bail: false,
   maxWorkers: 1,
   verbose: true,

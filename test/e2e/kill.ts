@@ -1,6 +1,4 @@
-/**
- * Ends pods the hard ways: deleted by force, and a process that dies in the middle of what it does.
- */
+/** Ends pods by force, and crashes processes inside them. */
 import { pause } from '../../internal/platform/deadline.ts';
 import { eventually } from '../support/wait.ts';
 import { isReady, type PodInfo } from './kubectl.ts';
@@ -8,15 +6,12 @@ import { restartsOf } from './diagnosis.ts';
 import { answeredByEach, metricsOf, type Component, type World } from './world.ts';
 
 const BACK_TIMEOUT_MS = 90_000;
-/** Long enough for a difference at 30 requests a second. */
+/** Counts differ visibly after this time at 30 requests a second. */
 const LOOK_MS = 1_500;
 
 /**
- * Runs in the container, beside the process it ends. A container's first process cannot be sent a
- * SIGKILL from inside, and Kubernetes has none to give: `delete --force` removes the pod from the
- * API at once, but its node still says SIGTERM first. So the process is told to open its debugger
- * (SIGUSR1), and through that to crash (`process.abort`, which ends as a segmentation fault): no
- * drain, no closing, no `finally`, nothing flushed.
+ * Runs in the container. A container's first process ignores SIGKILL from inside, so this opens its
+ * debugger (SIGUSR1) and calls `process.abort` through it: nothing is drained or flushed.
  */
 const CRASH = `
 process.kill(1, 'SIGUSR1');
@@ -32,9 +27,8 @@ await new Promise((resolve) => { debug.onclose = resolve; debug.onerror = resolv
 `;
 const CRASH_TIMEOUT_MS = 20_000;
 
-/** Resolves when the process is no more. */
 export async function crash(world: World, pod: PodInfo): Promise<void> {
-  // With its first process the container ends, and with it our command: how it ends says nothing.
+  // The container ends with its first process, and our command with it.
   await world.kubectl
     .run(['exec', pod.metadata.name, '--', 'node', '--input-type=module', '--eval', CRASH], {
       timeoutMs: CRASH_TIMEOUT_MS,
@@ -42,10 +36,7 @@ export async function crash(world: World, pod: PodInfo): Promise<void> {
     .catch(() => undefined);
 }
 
-/**
- * Waits until the container that crashed has been started again and is ready; rejects where it
- * never crashed.
- */
+/** Waits until the crashed container is ready again; rejects if it did not crash. */
 export async function startedAgain(world: World, pod: PodInfo): Promise<void> {
   await eventually(
     `${pod.metadata.name} to have been started again`,
@@ -59,12 +50,12 @@ export async function startedAgain(world: World, pod: PodInfo): Promise<void> {
   );
 }
 
-/** Resolves when the pod is gone from the API; its node may not have heard of it yet. */
+/** Resolves once the API has removed the pod; its node may stop it later. */
 export async function deleteByForce(world: World, pod: PodInfo): Promise<void> {
   await world.kubectl.run(['delete', 'pod', pod.metadata.name, '--force', '--grace-period=0']);
 }
 
-/** As an SRE deletes a pod, until it has ended; `graceSeconds` is what it is given for that. */
+/** Deletes a pod and waits for its end. */
 export async function deletePod(world: World, pod: PodInfo, graceSeconds?: number): Promise<void> {
   const grace = graceSeconds === undefined ? [] : [`--grace-period=${graceSeconds}`];
   await world.kubectl.run(['delete', 'pod', pod.metadata.name, ...grace], {
@@ -72,24 +63,20 @@ export async function deletePod(world: World, pod: PodInfo, graceSeconds?: numbe
   });
 }
 
-/** Waits until another pod has taken the place of a deleted one, and all are ready. */
+/** Waits until the deleted pod is replaced and all pods are ready. */
 export async function replaced(world: World, pod: PodInfo): Promise<void> {
   const pods = await world.settled();
   if (pods.some(({ metadata }) => metadata.uid === pod.metadata.uid))
     throw new Error(`${pod.metadata.name} is still there`);
 }
 
-/** Any pod of a component that is ready. */
 export async function podOf(world: World, component: Component): Promise<PodInfo> {
   const pod = (await world.kubectl.pods(component)).find(isReady);
   if (pod === undefined) throw new Error(`no pod of ${component} is ready`);
   return pod;
 }
 
-/**
- * The ingest pod that answers most right now: clients keep their connections, so another may have
- * none.
- */
+/** Returns the ingest pod with most answers, because clients keep their connections. */
 export async function busiest(world: World): Promise<PodInfo> {
   const pods = (await world.kubectl.pods('ingest')).filter(isReady);
   const before = await answeredByEach(world);
@@ -102,7 +89,6 @@ export async function busiest(world: World): Promise<PodInfo> {
   return pod;
 }
 
-/** The controller that leads. */
 export async function leader(world: World): Promise<PodInfo> {
   return eventually('a controller to lead', async () => {
     for (const pod of await world.kubectl.pods('controller')) {

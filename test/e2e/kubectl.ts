@@ -1,14 +1,13 @@
-/** The two commands an SRE has: `kubectl` and `helm`, against the cluster of the tests. */
+/** Runs kubectl and helm against the cluster of the tests. */
 import { parse } from 'yaml';
 import { run, type Ended } from '../../tools/program.ts';
 import type { ClusterTools } from './cluster.ts';
 
 const TIMEOUT_MS = 60_000;
-/** The longest `helm --wait` may take: five minutes, and a little to say so. */
+/** Five minutes for `helm --wait`, and time for its message. */
 const HELM_TIMEOUT_MS = 330_000;
 const HELM_WAIT = '5m';
 
-/** The parts of a pod that tests look at. */
 export interface PodInfo {
   readonly metadata: {
     readonly name: string;
@@ -38,12 +37,10 @@ export class Kubectl {
     return this.#tools.kubectl;
   }
 
-  /** For a child process of one's own. */
   get environment(): NodeJS.ProcessEnv {
     return { ...process.env, KUBECONFIG: this.#tools.kubeconfig };
   }
 
-  /** Standard output of `kubectl --namespace … ARGS`. */
   async run(
     args: readonly string[],
     options: { readonly input?: string; readonly timeoutMs?: number } = {},
@@ -60,7 +57,6 @@ export class Kubectl {
     return JSON.parse(await this.run([...args, '--output=json'])) as T;
   }
 
-  /** `kubectl apply` of these objects, each in the namespace that it names. */
   async apply(...objects: readonly object[]): Promise<void> {
     await run(this.program, ['apply', '--filename=-'], {
       timeoutMs: TIMEOUT_MS,
@@ -69,17 +65,13 @@ export class Kubectl {
     });
   }
 
-  /** Pods of the namespace, of one component where it is named. */
   async pods(component?: string): Promise<PodInfo[]> {
     const selector =
       component === undefined ? [] : [`--selector=app.kubernetes.io/component=${component}`];
     return (await this.json<{ items: PodInfo[] }>(['get', 'pods', ...selector])).items;
   }
 
-  /**
-   * Names of all objects whose kind can be listed, such as `secret/x`; without those that come and
-   * go by themselves.
-   */
+  /** Names of all listable objects, such as `secret/x`, except transient ones. */
   async everything(): Promise<string[]> {
     const kinds = (
       await this.run(['api-resources', '--verbs=list', '--namespaced', '--output=name'])
@@ -101,12 +93,11 @@ export class Kubectl {
     });
   }
 
-  /** A `helm` command that changes the release and waits until Kubernetes says that it is done. */
+  /** Runs a `helm` command with `--wait`. */
   helmAndWait(args: readonly string[], values: readonly object[] = []): Promise<Ended> {
     return this.helm([...args, '--wait', '--timeout', HELM_WAIT], values);
   }
 
-  /** A value of Helm, such as the status of a release. */
   async helmYaml<T>(args: readonly string[]): Promise<T> {
     return parse((await this.helm([...args, '--output', 'yaml'])).out) as T;
   }

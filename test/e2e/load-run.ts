@@ -1,7 +1,4 @@
-/**
- * The load and the audit of `make chaos` on the cluster: partners at the Service, stores behind
- * port-forwards.
- */
+/** The load and the audit of `make chaos` on a cluster. */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
@@ -20,48 +17,41 @@ import { FOLDER } from './cluster.ts';
 import type { World } from './world.ts';
 
 const SEED = 20_261_121;
-/**
- * Enough that something is under way at any instant, and little enough to leave two cores to the
- * cluster.
- */
+/** A rate that keeps work under way and leaves processor time to the cluster. */
 export const PER_SECOND = 30;
-/** Numbers of requests and applicants of one load; no run comes near. */
+/** Each load has a range of this size for its requests and applicants. */
 const RANGE = 1_000_000;
 /** The default of `ingest.acceptTimeoutMs`. */
 const ACCEPT_TIMEOUT_MS = 2_000;
-/** A little longer than the load's client is patient. */
+/** Longer than the load's client waits. */
 const ANSWERS_WITHIN_MS = 80_000;
 const MAILS_EVERY_MS = 2_000;
-/** A claim of 45 s that runs out, then reconcile, twice over. */
+/** Twice the 45 s of a claim and the time of reconcile. */
 const SETTLE_TIMEOUT_MS = 180_000;
 
 export interface Outcome {
   readonly requests: number;
-  /** Without an answer, or with one that the contract does not have for such a request. */
+  /** Requests without an answer, or with one that the contract does not allow. */
   readonly broken: readonly string[];
-  /** 500 well before the time-out for recording: somebody gave up early. */
+  /** 500 well before the accept time-out. */
   readonly early500: readonly string[];
 }
 
 export interface LoadRun {
-  /** The key that the load sends; a test may change it at any time. */
+  /** The key of the load; tests may change it. */
   key: string;
-  /** What is sent from now on belongs to this phase. */
   phase(name: string): void;
-  /** What became of the requests of a phase, once none is under way any more. */
+  /** Resolves once no request of the phase is under way. */
   outcome(phase: string): Promise<Outcome>;
-  /**
-   * Ends the load, waits until every record is final, and audits with what the faults of the run
-   * allow.
-   */
+  /** Ends the load, waits until every record is final, and runs the audit. */
   finish(allows?: readonly Allowance[]): Promise<AuditResult>;
-  /** Ingest pods are killed during this phase; that excuses something (test/faults/facts.ts). */
+  /** Kills of ingest in a phase allow some findings (test/faults/facts.ts). */
   ingestKilled(phase: string): void;
   processorStopped(): void;
   stop(): Promise<void>;
 }
 
-/** Starts sending; `part` is a number of its own for each run on the same install. */
+/** Starts sending; `part` numbers the runs on one install. */
 export async function startRun(world: World, name: string, part: number): Promise<LoadRun> {
   const random = newRandom(SEED + part);
   const ledger = new Ledger(join(FOLDER, `ledger-${name}.jsonl`), part * RANGE);
@@ -85,8 +75,7 @@ export async function startRun(world: World, name: string, part: number): Promis
       inactive,
       unknown: newApiKey(),
     },
-    // Which pod a request reaches nobody outside knows; so it is only the phase that can excuse
-    // something.
+    // The pod of a request is unknown, so findings are allowed by phase.
     targets: () => world.urls.map((url) => ({ instance: phase, url })),
     phase: () => phase,
     perSecond: PER_SECOND,
@@ -117,7 +106,7 @@ export async function startRun(world: World, name: string, part: number): Promis
       await eventually('the last answers', async () => !pending(), ANSWERS_WITHIN_MS);
       const wrong = entries.filter((entry) => !isAsUsual(entry));
       const failed = wrong.filter(({ answer }) => answer?.status === 500);
-      // Later ones are the contract's answer to a MongoDB that is slow.
+      // Later 500s are the contract's answer to a slow MongoDB.
       const early = failed.filter(
         ({ answer, sentAt }) => (answer?.at ?? 0) - sentAt < ACCEPT_TIMEOUT_MS,
       );
@@ -154,7 +143,7 @@ export async function startRun(world: World, name: string, part: number): Promis
   };
 }
 
-/** Whether it was answered as it is while nothing is away. */
+/** Says whether the answer is the usual one without a fault. */
 function isAsUsual({ kind, answer }: LedgerEntry): boolean {
   const wanted = {
     valid: [202],
@@ -171,7 +160,7 @@ function wordsOf({ n, kind, answer, failure, sentAt }: LedgerEntry): string {
   return `request ${n} (${kind}) at ${new Date(sentAt).toISOString()}: ${answer?.status ?? failure?.error} after ${took} ms`;
 }
 
-/** Until no record has work ahead and no withdrawal is pending. */
+/** Waits until no record is open and no withdrawal is pending. */
 async function settle(world: World): Promise<void> {
   await eventually(
     'every record to be final and no withdrawal to be pending',
@@ -188,10 +177,7 @@ async function settle(world: World): Promise<void> {
   );
 }
 
-/**
- * Records and accounts of this part; withdrawals of requests whose sender is not known belong to
- * every part.
- */
+/** Selects the records and accounts of this part, and withdrawals of unknown senders. */
 function storedOf(
   world: World,
   part: number,
@@ -214,13 +200,12 @@ function isOf(part: number, n: number | undefined): boolean {
   return n !== undefined && Math.floor(n / RANGE) === part;
 }
 
-/** Of an address that the planner made. */
 function applicantNumber(email: string): number | undefined {
   const digits = /^applicant-(\d+)@example\.com$/.exec(email)?.[1];
   return digits === undefined ? undefined : Number(digits);
 }
 
-/** Takes over every now and then what MailDev holds: it keeps the newest 500 only. */
+/** Collects MailDev's mails regularly, because it keeps only the newest 500. */
 class MailCollector {
   readonly all: SentMail[] = [];
   readonly #world: World;
@@ -236,7 +221,7 @@ class MailCollector {
     this.#stop.abort();
   }
 
-  /** Rejects where mails were forgotten before we came: then nobody can count them. */
+  /** Rejects if mails were dropped before they were collected. */
   async collect(): Promise<void> {
     const listed = await this.#world.mails();
     const known = listed.some(({ id }) => this.#seen.has(id));
@@ -258,7 +243,7 @@ class MailCollector {
   async #collectForEver(): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
-      // What fails now is tried again, and at the end it has to succeed.
+      // A failure is retried, and the last try must succeed.
       await this.collect().catch(() => undefined);
       await sleep(MAILS_EVERY_MS, undefined, { signal }).catch(() => undefined);
     }

@@ -4,7 +4,7 @@
  */
 import { read } from '../support/pages.ts';
 
-/** In the order of the page. A block that a lone cluster cannot run begins with ```sh untested. */
+/** In the order of the page; blocks marked ```sh untested are left out. */
 export const BLOCKS = {
   'docs/install.md': [
     'helm upgrade --install try ',
@@ -41,12 +41,11 @@ export const BLOCKS = {
 } as const;
 export type WalkedPage = keyof typeof BLOCKS;
 
-/** The blocks of a page that are not marked. */
 export function blocksOf(page: WalkedPage): string[] {
   return [...read(page).matchAll(/^```sh\n([^]*?)\n```$/gm)].map(([, block = '']) => block);
 }
 
-/** The one block of `page` that begins so. */
+/** Finds the one block of `page` with this beginning. */
 export function blockOf<Page extends WalkedPage>(
   page: Page,
   beginning: (typeof BLOCKS)[Page][number],

@@ -1,7 +1,4 @@
-/**
- * `kubectl port-forward`, started when it is needed and again when it has ended: for stores, which
- * have one pod each.
- */
+/** Starts `kubectl port-forward` on demand, and again after it has ended. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import type { Kubectl } from './kubectl.ts';
 
@@ -14,14 +11,13 @@ export class PortForward {
   #child: ChildProcess | undefined;
   #address: Promise<string> | undefined;
 
-  /** To `port` of `target`, such as `service/x`. */
   constructor(kubectl: Kubectl, target: string, port: number) {
     this.#kubectl = kubectl;
     this.#target = target;
     this.#port = port;
   }
 
-  /** `127.0.0.1:PORT`, where connections go to the pod that is there now. */
+  /** Resolves to `127.0.0.1:PORT` of the present pod. */
   async address(): Promise<string> {
     this.#address ??= this.#start();
     try {
@@ -32,7 +28,7 @@ export class PortForward {
     }
   }
 
-  /** The next `address()` starts again: the pod behind it is another one. */
+  /** The next `address()` starts a new forward to another pod. */
   close(): void {
     this.#child?.kill('SIGKILL');
     this.#child = undefined;

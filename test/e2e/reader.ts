@@ -1,7 +1,4 @@
-/**
- * A reader of the pages: pastes their blocks of commands into a terminal beside the chart, with
- * names of its own where one is printed.
- */
+/** Pastes the command blocks of pages into a terminal, with replacements for printed names. */
 import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -18,7 +15,6 @@ export class Reader {
   readonly #folder: string;
   readonly #terminal: Terminal;
   readonly #pasted = new Set<string>();
-  /** What a reader writes in place of what is printed. */
   readonly inPlace: Map<string, string>;
 
   private constructor(folder: string, terminal: Terminal, inPlace: ReadonlyMap<string, string>) {
@@ -38,7 +34,7 @@ export class Reader {
     await symlink(tools.kubectl, join(programs, 'kubectl'));
     await symlink(tools.helm, join(programs, 'helm'));
     await symlink(join(ROOT, 'charts'), join(folder, 'charts'));
-    // As public DNS and a public certificate would have it.
+    // Resolves names and trusts the certificate as a public one.
     if (ingress !== undefined)
       await writeFile(
         join(folder, '.curlrc'),
@@ -52,15 +48,11 @@ export class Reader {
     );
   }
 
-  /** A values file beside the chart. */
   async write(name: string, values: object): Promise<void> {
     await writeFile(join(this.#folder, name), stringify(values));
   }
 
-  /**
-   * Runs the block of a page that begins so; `typed` is what the reader answers. Gives what it
-   * printed.
-   */
+  /** Runs the block with this beginning; returns its output. */
   async paste<Page extends WalkedPage>(
     page: Page,
     beginning: (typeof BLOCKS)[Page][number],
@@ -72,12 +64,10 @@ export class Reader {
     return await this.#terminal.run(block, BLOCK_TIMEOUT_MS, typed);
   }
 
-  /** A command that is not printed. */
   async type(command: string): Promise<string> {
     return await this.#terminal.run(command, BLOCK_TIMEOUT_MS);
   }
 
-  /** Blocks that were not run yet. */
   get left(): string[] {
     const all = Object.entries(BLOCKS).flatMap(([page, blocks]) =>
       blocks.map((block) => `${page}: ${block}`),

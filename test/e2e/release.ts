@@ -1,7 +1,4 @@
-/**
- * The one install that all tests share: its names, its values, how it is installed, upgraded and
- * taken away.
- */
+/** The install that all tests share. */
 import { randomBytes } from 'node:crypto';
 import { join, resolve } from 'node:path';
 import { ROOT } from '../../tools/root.ts';
@@ -15,7 +12,6 @@ const RESTRICTED = {
   'pod-security.kubernetes.io/enforce': 'restricted',
   'pod-security.kubernetes.io/warn': 'restricted',
 };
-/** Requests of one address in a minute. */
 export const DEFAULT_LIMIT = 300;
 const DELETE_TIMEOUT_MS = 180_000;
 const KEYS_SUFFIX = '-keys';
@@ -23,12 +19,11 @@ const KEYS_SUFFIX = '-keys';
 export interface Release {
   readonly name: string;
   readonly namespace: string;
-  /** Prefix of the names of all objects. */
   readonly fullname: string;
   readonly keysNamespace: string;
 }
 
-/** A name nobody has had, so that what a run left behind does not matter to the next. */
+/** A new name is independent of earlier runs. */
 export function newRelease(): Release {
   const name = `e2e-${randomBytes(2).toString('hex')}`;
   const fullname = `${name}-partner-ingest`;
@@ -36,9 +31,7 @@ export function newRelease(): Release {
 }
 
 /**
- * As somebody would install it for a first try, behind an ingress controller whose pods have an
- * address of the private ranges. All partners are one machine here, so that a load needs another
- * limit than the default one.
+ * Values of a first try behind Traefik, with a higher limit because all partners share one machine.
  */
 export function valuesFor(images: Images, tag: string, limit = 1_000_000): object {
   return {
@@ -52,7 +45,7 @@ export function valuesFor(images: Images, tag: string, limit = 1_000_000): objec
   };
 }
 
-/** Arguments of install and upgrade; the values go to standard input. */
+/** The values go to standard input. */
 export function chartArgs({ values }: ClusterTools): string[] {
   return [
     CHART,
@@ -70,10 +63,7 @@ export async function createNamespace(kubectl: Kubectl): Promise<void> {
   });
 }
 
-/**
- * Makes the namespace and installs; gives what Helm said on standard error, where warnings of the
- * API server stand.
- */
+/** Returns Helm's standard error, which holds warnings of the API server. */
 export async function install(
   tools: ClusterTools,
   images: Images,
@@ -85,7 +75,7 @@ export async function install(
   return (await kubectl.helmAndWait(['install', release.name, ...chartArgs(tools)], [values])).err;
 }
 
-/** Takes away whatever is left, in any state; waits until it is gone. */
+/** Removes a release in any state and waits until it is gone. */
 export async function remove(tools: ClusterTools, release: Release): Promise<void> {
   const kubectl = new Kubectl(tools, release.namespace);
   await kubectl.helm(['uninstall', release.name, '--ignore-not-found']).catch(() => undefined);
@@ -105,7 +95,6 @@ export async function remove(tools: ClusterTools, release: Release): Promise<voi
   );
 }
 
-/** Takes the release away, and the cluster where we made it. */
 export async function removeAll(tools: ClusterTools, release: Release): Promise<void> {
   try {
     await remove(tools, release);
@@ -114,7 +103,7 @@ export async function removeAll(tools: ClusterTools, release: Release): Promise<
   }
 }
 
-/** The Service without an ingress controller: E2E_URL, else the NodePort on the node of a pod. */
+/** E2E_URL, or the NodePort of a pod's node. */
 export async function addressOf(kubectl: Kubectl, release: Release): Promise<string> {
   const given = process.env['E2E_URL'];
   if (given !== undefined && given !== '') return given;

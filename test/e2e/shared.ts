@@ -1,18 +1,17 @@
-/** What the set-up hands to the test files and to the tear-down. */
+/** The values that the set-up passes to test files and tear-down. */
 import type { ClusterTools } from './cluster.ts';
 import type { Images } from './images.ts';
 import type { Ingress } from './ingress.ts';
 import type { Release } from './release.ts';
 
-/** The environment variable it travels in, as JSON. */
 export const WORLD_VARIABLE = 'E2E_WORLD';
 
 export interface Shared {
   readonly tools: ClusterTools;
   readonly images: Images;
   readonly release: Release;
-  /** Undefined where none can be had: partners then come through the NodePort. */
+  /** Undefined without an ingress controller: partners then use the NodePort. */
   readonly ingress: Ingress | undefined;
-  /** What the first install said on standard error. */
+  /** Standard error of the first install. */
   readonly installSaid: string;
 }

@@ -1,7 +1,4 @@
-/**
- * A reader's terminal: one bash into which blocks of commands are pasted, so that what one sets is
- * there for the next.
- */
+/** One bash that keeps variables and functions between blocks of commands. */
 import { randomUUID } from 'node:crypto';
 import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process';
 
@@ -12,7 +9,6 @@ export class Terminal {
   #heard = (): void => undefined;
   #ended = false;
 
-  /** `folder` is where commands run; `env` comes on top of this process's environment. */
   constructor(folder: string, env: Readonly<Record<string, string>>) {
     this.#bash = spawn('bash', ['--norc', '-euo', 'pipefail'], {
       cwd: folder,
@@ -24,7 +20,7 @@ export class Terminal {
     };
     this.#bash.stdout.setEncoding('utf8').on('data', hear);
     this.#bash.stderr.setEncoding('utf8').on('data', hear);
-    // A bash that has ended is told by `close`.
+    // `close` reports a bash that has ended.
     this.#bash.stdin.on('error', () => undefined);
     this.#bash.once('close', () => {
       this.#ended = true;
@@ -33,8 +29,8 @@ export class Terminal {
   }
 
   /**
-   * What a block printed. Rejects when one of its commands fails, which ends the terminal. `typed`
-   * is its standard input.
+   * Returns the output. Rejects when a command fails, which ends the terminal. `typed` is standard
+   * input.
    */
   async run(block: string, timeoutMs: number, typed = ''): Promise<string> {
     this.#said = '';

@@ -1,7 +1,4 @@
-/**
- * What a test file works with: the shared install, both commands, the stores behind them, and
- * requests as partners send them.
- */
+/** The shared install as test files use it: commands, stores and requests. */
 import { Agent, type AgentOptions } from 'node:https';
 import { test } from '@jest/globals';
 import { MongoClient, type Db } from 'mongodb';
@@ -20,9 +17,8 @@ import { WORLD_VARIABLE, type Shared } from './shared.ts';
 const DATABASE = 'partner_ingest';
 const MONGO_TIMEOUT_MS = 10_000;
 const READY_TIMEOUT_MS = 120_000;
-/** A bound against a hang. */
 const STEP_TIMEOUT_MS = 480_000;
-/** How many components the release has pods of, each with how many pods. */
+/** Components with their number of pods. */
 export const PODS = {
   ingest: 2,
   processor: 2,
@@ -36,38 +32,35 @@ export type Component = keyof typeof PODS;
 
 export interface World extends Shared {
   readonly kubectl: Kubectl;
-  /** As partners reach it: through an Ingress, and through an HTTPRoute. */
+  /** URLs through an Ingress and an HTTPRoute. */
   readonly urls: readonly string[];
-  /** How a client of Node gets there. */
   readonly connection: AgentOptions;
-  /** One request of a partner, on a connection of its own. */
+  /** Sends one request on a new connection. */
   post(
     key: string | undefined,
     body: string,
     url?: string,
     headers?: Readonly<Record<string, string>>,
   ): Promise<Answer>;
-  /** Makes the Secret `partner-<partner>` what it says, by `kubectl apply`. */
+  /** Applies the Secret `partner-<partner>` with these keys. */
   applyPartner(partner: string, keys: readonly string[], status?: string): Promise<void>;
   deletePartner(partner: string): Promise<void>;
-  /** Waits until requests with this key are answered so by every pod. */
+  /** Waits until every pod answers this key with `status`. */
   answers(key: string, status: number, timeoutMs?: number): Promise<void>;
-  /** Sum of a metric over the pods of a component that answer. */
   metric(
     component: Component,
     name: string,
     labels?: Readonly<Record<string, string>>,
   ): Promise<number>;
-  /** Waits until all pods of the release are ready and none is going; gives them. */
+  /** Waits until all pods are ready and none is terminating. */
   settled(image?: string): Promise<PodInfo[]>;
-  /** A connection to MongoDB for the length of `use`. */
+  /** Opens a connection to MongoDB for `use`. */
   withDb<T>(use: (db: Db) => Promise<T>): Promise<T>;
-  /** What MailDev keeps, oldest first. */
   mails(): Promise<ShownMail[]>;
   close(): void;
 }
 
-/** A test whose failure shows the state of `namespaces`: by default that of the shared install. */
+/** A test whose failure prints the state of `namespaces`. */
 export function step(
   name: string,
   run: () => Promise<void>,
@@ -95,10 +88,7 @@ export function openShared(): Shared & { readonly kubectl: Kubectl } {
   return { ...shared, kubectl: new Kubectl(shared.tools, shared.release.namespace) };
 }
 
-/**
- * Pods that say the same on this many connections in a row are all of them: 1 in 65,536 that one
- * of two was never asked.
- */
+/** One of two pods is missed with a probability of 1 in 65,536. */
 const IN_A_ROW = 16;
 
 export async function openWorld(): Promise<World> {
@@ -128,8 +118,7 @@ export async function openWorld(): Promise<World> {
           labels: { [PARTNER_LABEL]: partner },
           annotations: { [STATUS_ANNOTATION]: status ?? 'active' },
         },
-        // `data`, because `kubectl apply` takes an entry away only from what it was told as such
-        // (docs/install.md).
+        // `kubectl apply` removes entries of `data` only (docs/install.md).
         data: Object.fromEntries(
           keys.map((key, index) => [`key-${index + 1}`, Buffer.from(key).toString('base64')]),
         ),
@@ -181,7 +170,7 @@ export async function openWorld(): Promise<World> {
       try {
         return await use(client.db(DATABASE));
       } catch (error) {
-        // The pod it went to may be gone; the next caller gets a new way.
+        // The pod may be gone, so the next caller opens a new forward.
         mongo.close();
         throw error;
       } finally {
@@ -210,7 +199,7 @@ export function componentOf(pod: PodInfo): string {
   return pod.metadata.labels['app.kubernetes.io/component'] ?? '';
 }
 
-/** Through the API server, which reaches pods wherever the tests run. */
+/** Reads through the API server, which reaches pods from anywhere. */
 export function metricsOf(kubectl: Kubectl, pod: PodInfo): Promise<string> {
   return kubectl.run([
     'get',
@@ -219,7 +208,7 @@ export function metricsOf(kubectl: Kubectl, pod: PodInfo): Promise<string> {
   ]);
 }
 
-/** Answers each ingest pod that is ready has given so far, in the order of `kubectl get pods`. */
+/** Counts the answers of each ready ingest pod. */
 export async function answeredByEach({ kubectl }: World): Promise<number[]> {
   const pods = (await kubectl.pods('ingest')).filter(isReady);
   const texts = await Promise.all(pods.map((pod) => metricsOf(kubectl, pod)));

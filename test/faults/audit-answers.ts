@@ -1,4 +1,4 @@
-/** The part of the audit about answers: what a partner was told, against what is stored. */
+/** Audits answers: what a partner was told against what is stored. */
 import { createHash } from 'node:crypto';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import type { AuditView, Counted } from './audit.ts';
@@ -10,10 +10,9 @@ import {
   type RequestKind,
 } from './ledger.ts';
 
-/** The contract's limit; of a larger body this many bytes are kept. */
 const KEPT_BYTES = 65_000;
 
-/** What each status says, and to which requests. */
+/** For each status, its sentences and the kinds of requests that may get it. */
 const answers: Readonly<
   Record<number, { readonly count?: Counted; readonly to?: readonly RequestKind[] }>
 > = {
@@ -48,16 +47,13 @@ export function checkAnswer(entry: LedgerEntry, view: AuditView): void {
   else if (status === 500) checkFailed(entry, id, view);
   else if (known?.count === 'refused') {
     const record = view.recordOf(entry);
-    // At most a record that says so, without a body.
+    // There may be a record of the refusal, without a body.
     if (record !== undefined && (record.state !== 'refused' || record.body !== undefined))
       wrong('wrong_state', `answered ${status}, but the record is ${record.state}`);
   }
 }
 
-/**
- * A 202 or 400 promises a record under its request_id, with the same bytes, in a state of its
- * class.
- */
+/** A 202 or 400 promises a record with its request_id and body, in a fitting state. */
 function checkKept(entry: LedgerEntry, answer: Answer, view: AuditView): void {
   const { requestId = '', xRequestId = '', status } = answer;
   const wrong = view.about(entry.phase, requestId);
@@ -87,11 +83,11 @@ function checkBytes(entry: LedgerEntry, record: SubmissionRecord, view: AuditVie
   view.about(entry.phase, record._id)('altered', words);
 }
 
-/** 500 means not accepted: no record, or a withdrawn one, and no account. */
+/** A 500 promises no record or a withdrawn one, and no account. */
 function checkFailed(entry: LedgerEntry, id: string, view: AuditView): void {
   const record = view.recordOf(entry);
   const account = view.accountByRequest.get(record?._id ?? id);
-  // Its partner sent it again with the key, and was told of this record.
+  // The partner sent it again with the key and got this record.
   const adopted = entry.idempotencyKey !== undefined && record?.adopted === true;
   const gone = record === undefined || record.state === 'withdrawn';
   if (adopted || (gone && account === undefined)) return;
@@ -105,7 +101,7 @@ function checkFailed(entry: LedgerEntry, id: string, view: AuditView): void {
   view.about(entry.phase, id)('processed_after_500', words);
 }
 
-/** Without an answer everything is allowed but other bytes than were sent. */
+/** Without an answer the stored bytes must be those that were sent. */
 function checkUnanswered(entry: LedgerEntry, view: AuditView): void {
   const record = view.recordOf(entry);
   if (record?.body === undefined) return;
@@ -121,7 +117,7 @@ function checkUnanswered(entry: LedgerEntry, view: AuditView): void {
     wrong('wrong_state', `its body was cut off, but it is ${record.state}`);
 }
 
-/** One live record and one request_id for each key, and a 422 only for a second body. */
+/** Each key has one open record and one request_id, and a 422 answers only a second body. */
 export function checkKeys(view: AuditView): void {
   const keyed = view.ledger.filter((entry) => entry.idempotencyKey !== undefined);
   for (const [key = '', entries] of Map.groupBy(keyed, (entry) => entry.idempotencyKey)) {
@@ -138,7 +134,7 @@ export function checkKeys(view: AuditView): void {
       wrong('doubled_key', 'was answered 202 for two bodies');
     for (const { answer, body } of entries) {
       if (answer?.status !== 422) continue;
-      // The first one may be withdrawn by now, but its request was one of this key.
+      // The first record may be withdrawn by now.
       const first = view.byId.get(answer.requestId ?? '');
       const hasOther = entries.some(
         ({ n, body: sent }) => !sent.equals(body) && first?.userAgent === userAgentOf(n),

@@ -1,7 +1,4 @@
-/**
- * The part of the audit about mails: one for each completed account, a second one only where the
- * ledger names an open window.
- */
+/** Audits mails: one for each completed account, a second one only within a documented window. */
 import type { Account } from '../../internal/account/account.ts';
 import {
   handOversOf,
@@ -13,15 +10,9 @@ import { MAX_AMBIGUOUS } from '../../internal/processor/limits.ts';
 import { UNKNOWN_PHASE, type AuditView } from './audit.ts';
 import type { SentMail } from './facts.ts';
 
-/**
- * Hand-overs, kept mails and stops are timed by different processes of this machine and by their
- * event loops.
- */
+/** Mails and stops are timed by different processes. */
 const CLOCK_SLACK_MS = 1_500;
-/**
- * A processor that died this long after a mail had other reasons not to write it down than its
- * death; MongoDB is back sooner.
- */
+/** MongoDB recovers sooner, so a processor that ran this long after a mail must have noted it. */
 const STOP_WITHIN_MS = 15_000;
 
 export function checkMails(view: AuditView): void {
@@ -39,7 +30,7 @@ export function checkMails(view: AuditView): void {
       wrong('missing_mail', `completed, but no mail came to ${account.email}`);
     if (new Set(mails.map(({ messageId }) => messageId)).size > 1)
       wrong('doubled_mail', 'mailed again with another Message-ID');
-    // The ledger counts no mail too few, and its counts are those of its entries.
+    // The ledger counts every mail, and its counts match its entries.
     const { begun, possible } = ledger;
     if (mails.length > possible)
       wrong('untrue_ledger', `${mails.length} mails came, its ledger knows of ${possible} at most`);
@@ -51,17 +42,14 @@ export function checkMails(view: AuditView): void {
   }
 }
 
-/**
- * Of the second mails that came, the ledger has to name the window of each, and the run has to have
- * opened it.
- */
+/** The ledger must name the window of each second mail, and the run must have caused it. */
 function checkSecondMails(account: Account, mails: readonly SentMail[], view: AuditView): void {
   const { requestId } = account;
   const phase = view.phaseOf(requestId);
   const wrong = view.about(phase, requestId);
   const came = Math.max(0, mails.length - 1);
   view.count(phase, 'secondMails', came);
-  // Whatever happens to relays and processors (docs/decisions/0002).
+  // docs/decisions/0002 has this bound.
   if (mails.length > MAX_AMBIGUOUS) wrong('doubled_mail', `${mails.length} mails came`);
   const listed = secondMails(handOversOf(account.mail));
   const explained = listed.filter((second) => isExplained(account, second, mails, view));
@@ -75,17 +63,14 @@ function checkSecondMails(account: Account, mails: readonly SentMail[], view: Au
   );
 }
 
-/** docs/decisions/0002; nobody asks for another mail in a run. */
+/** docs/decisions/0002 lists the windows; nobody asks for a resend in a run. */
 const windows: Readonly<Record<SecondMail['cause'], string>> = {
   ambiguous_data: 'the session of the one before was cut after the content',
   crash: 'the processor of the one before was killed or frozen before it wrote down the result',
   resent: 'somebody asked for it',
 };
 
-/**
- * Whether the run did at that time what the ledger says: a ledger must not excuse what nobody
- * caused.
- */
+/** Says whether the run did at that time what the ledger claims. */
 function isExplained(
   account: Account,
   { before, handOver, cause }: SecondMail,

@@ -1,7 +1,4 @@
-/**
- * The part of the audit about outcomes: every record final, every applicant with exactly one
- * account, every refusal true.
- */
+/** Audits outcomes: every record final, one account for each applicant, every refusal justified. */
 import type { Account } from '../../internal/account/account.ts';
 import { MAX_AMBIGUOUS } from '../../internal/processor/limits.ts';
 import { isOpen, type State } from '../../internal/submission/states.ts';
@@ -9,9 +6,8 @@ import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import type { AuditView } from './audit.ts';
 import type { LedgerEntry } from './ledger.ts';
 
-/** States of a record that made an account. */
 const OWNING: ReadonlySet<State> = new Set(['account_created', 'completed', 'undeliverable']);
-/** Those that are reported as stuck, or given up until an operator decides. */
+/** Records in these states are reported as stuck or as dead letters. */
 const ON_ITS_WAY: ReadonlySet<State> = new Set(['recorded', 'dead_lettered']);
 
 const isDuplicate = ({ code }: { readonly code: string }): boolean =>
@@ -69,10 +65,7 @@ function isExcused(
   return allows.has('dead_letter') && (facts.ambiguous.has(email) || stopped);
 }
 
-/**
- * Never two accounts for one e-mail, EIN or request; at least one for an applicant who applied with
- * success.
- */
+/** An e-mail, an EIN and a request have one account each, and an accepted applicant has one. */
 export function checkAccounts(view: AuditView): void {
   const keys = ['emailNormalized', 'ein', 'requestId'] as const;
   for (const key of keys) {
@@ -93,7 +86,7 @@ export function checkAccounts(view: AuditView): void {
   const [emails, eins] = [known('emailNormalized'), known('ein')];
   for (const { applicant, answer, phase } of view.ledger) {
     if (applicant === undefined || answer?.status !== 202) continue;
-    // Either will do: where both belong to others, it is a duplicate of two accounts.
+    // Both values belong to others, so either reason is right.
     if (emails.has(applicant.email) || eins.has(applicant.ein)) continue;
     const words = `no account has ${applicant.email} or ${applicant.ein}`;
     view.about(phase, answer.requestId ?? '')('missing_account', words);

@@ -1,7 +1,4 @@
-/**
- * Feeds the audit a clean world and, one by one, everything it must see: an audit that is never red
- * proves nothing.
- */
+/** Gives the audit a clean world, and worlds with one violation each. */
 import { describe, expect, test } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import { Binary } from 'mongodb';
@@ -51,7 +48,7 @@ const duplicate = (n: number, of: string): SubmissionRecord =>
     ],
   });
 
-/** A request, and the answer with this status; none means that the connection broke. */
+/** A request and its answer with this status; without a status the connection broke. */
 function sent(n: number, status?: number, changes: Partial<LedgerEntry> = {}): LedgerEntry {
   const id = `req_${n}`;
   const requestId = status === 202 || status === 400 ? { requestId: id } : {};
@@ -70,10 +67,7 @@ function sent(n: number, status?: number, changes: Partial<LedgerEntry> = {}): L
   };
 }
 
-/**
- * Hand-overs by result, and when they began and ended, in seconds after the start; without a
- * result, they never ended.
- */
+/** Hand-overs with times in seconds after the start; one without a result never ended. */
 function mailLedger(...handOvers: [MailHandOver['result'], number, number?][]): MailLedger {
   const entries = handOvers.map(([result, from, to = from], index) => ({
     claim: index + 1,
@@ -117,10 +111,7 @@ const NO_FACTS: AuditInput['facts'] = {
   reopened: new Set(),
 };
 
-/**
- * One accepted application, its duplicate, a malformed one, one 500 that was withdrawn, one that
- * never was, one without answer, one cut by its client.
- */
+/** One request of each kind, all treated as promised. */
 const clean: AuditInput = {
   ledger: [
     sent(1, 202),
@@ -144,7 +135,7 @@ const clean: AuditInput = {
   allows: new Set(['processed_after_500', 'second_mail', 'undeliverable', 'dead_letter']),
 };
 
-/** The clean world with these in place of those of the same name. */
+/** The clean world with these records in place of those of the same id. */
 const withRecords = (...changed: readonly SubmissionRecord[]): AuditInput => ({
   ...clean,
   records: [

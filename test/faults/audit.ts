@@ -1,7 +1,4 @@
-/**
- * Joins the client's ledger with the database and the mails, and says what is lost, doubled or
- * untrue. Pure.
- */
+/** Joins the client's ledger with database and mails, and finds what is lost, doubled or untrue. */
 import type { Account } from '../../internal/account/account.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { checkAnswer, checkKeys } from './audit-answers.ts';
@@ -17,7 +14,7 @@ export interface AuditInput {
   readonly accounts: readonly Account[];
   readonly mails: readonly SentMail[];
   readonly facts: RunFacts;
-  /** What the faults of this run allow (list.ts): anything else that was excused is a violation. */
+  /** Findings that the faults of this run allow (list.ts). */
   readonly allows: ReadonlySet<Allowance>;
 }
 
@@ -48,30 +45,25 @@ type ViolationKind =
 export interface Violation {
   readonly kind: ViolationKind;
   readonly phase: string;
-  /** request_id, account id or e-mail address. */
+  /** A request_id, an account id or an e-mail address. */
   readonly id: string;
   readonly words: string;
 }
 
 export const counted = [
   'requests',
-  /** 202. */
   'accepted',
-  /** 400. */
   'malformed',
-  /** 401 and 403. */
   'refused',
-  /** 500. */
   'failed',
-  /** Without those that the client itself cut. */
+  /** The client itself did not cut these. */
   'noAnswer',
   'lost',
-  /** Answered 500 and processed all the same. */
+  /** Answered 500 and processed. */
   'untrueFailed',
   'doubledAccounts',
-  /** Mails that came though one had come before. */
   'secondMails',
-  /** Withdrawn records whose late write had landed (they have a body), and those the upsert made. */
+  /** Withdrawn records with a body (the late write landed), and without. */
   'withdrawnLanded',
   'withdrawnAbsent',
 ] as const;
@@ -82,27 +74,23 @@ export interface AuditResult {
   readonly phases: ReadonlyMap<string, Counts>;
   readonly total: Counts;
   readonly violations: readonly Violation[];
-  /** What happened within a documented window: allowed, and listed. */
+  /** Findings in a documented window, which are allowed and listed. */
   readonly windows: readonly (Omit<Violation, 'kind'> & { readonly of: Allowance })[];
 }
 
-/** What the checks share. */
 export interface AuditView extends AuditInput {
   readonly byId: ReadonlyMap<string, SubmissionRecord>;
   readonly byAgent: ReadonlyMap<string | undefined, readonly SubmissionRecord[]>;
   readonly accountByRequest: ReadonlyMap<string, Account>;
   phaseOf(requestId: string): string;
   recordOf(entry: LedgerEntry): SubmissionRecord | undefined;
-  /** What tells of violations that `id` is about. */
+  /** Returns a reporter of violations about `id`. */
   about(phase: string, id: string): (kind: ViolationKind, words: string) => void;
   window(of: Allowance, phase: string, id: string, words: string): void;
   count(phase: string, what: Counted, number?: number): void;
 }
 
-/**
- * The phase of what cannot be joined with a request, such as the withdrawal of one that got no
- * answer.
- */
+/** The phase of findings without a request. */
 export const UNKNOWN_PHASE = '(not joined)';
 
 const zero = (): Record<Counted, number> =>
@@ -142,7 +130,7 @@ export function audit(input: AuditInput): AuditResult {
   for (const record of input.records) {
     const { _id: id, state, userAgent } = record;
     const landed = record.body === undefined ? 'withdrawnAbsent' : 'withdrawnLanded';
-    // A withdrawal of a request whose answer got lost knows nothing of who asked.
+    // A withdrawal without an answer has no request to join.
     if (state === 'withdrawn') view.count(view.phaseOf(id), landed);
     const ofFault = userAgent === FAULT_USER_AGENT && state === 'refused';
     if (!entryOf.has(id) && state !== 'withdrawn' && !ofFault)
@@ -155,7 +143,7 @@ export function audit(input: AuditInput): AuditResult {
   return { phases, total, violations, windows };
 }
 
-/** Notes which records are those of the request: one, unless a key makes them one. */
+/** Joins a request with its records; only a key joins several requests with one. */
 function join(entry: LedgerEntry, entryOf: Map<string, LedgerEntry>, view: AuditView): void {
   const stored = view.byAgent.get(userAgentOf(entry.n)) ?? [];
   for (const { _id } of stored) entryOf.set(_id, entry);

@@ -1,11 +1,7 @@
-/**
- * What the run itself did, as far as it excuses something: who was killed when, and which mails
- * were tampered with.
- */
+/** Records what the run did that may allow findings: kills, freezes and tampered mails. */
 import type { MailCatcher, SmtpFault } from '../support/mail-catcher.ts';
 import type { ServiceName } from '../../deploy/local/processes.ts';
 
-/** A mail the catcher kept. */
 export interface SentMail {
   /** In lower case. */
   readonly to: string;
@@ -14,29 +10,25 @@ export interface SentMail {
   readonly messageId: string;
 }
 
-/** What the run did; only these facts explain a second mail or a late record. */
+/** The facts that can explain a second mail or a late record. */
 export type RunFacts = Pick<
   Facts,
   'killedIngest' | 'processorStops' | 'mailStops' | 'ambiguous' | 'refused' | 'reopened'
 >;
 
 export class Facts {
-  /** Ingest processes that got a SIGKILL: they may have died between a 500 and its withdrawal. */
+  /** Killed ingest processes may have answered 500 without a withdrawal. */
   readonly killedIngest = new Set<string>();
-  /**
-   * When a processor was killed, frozen or thawed: it may have been between a relay's 250 and its
-   * own update.
-   */
+  /** Times at which a processor was killed, frozen or thawed, perhaps after a relay's 250. */
   readonly processorStops: number[] = [];
-  /** When all SMTP sessions were ended at once: one may have been between content and answer. */
+  /** Times at which all SMTP sessions were ended, perhaps after the content. */
   readonly mailStops: number[] = [];
-  /** Recipients whose session was cut, or left without an answer, after the content; and when. */
+  /** Times at which a recipient's session was cut or hung after the content. */
   readonly ambiguous = new Map<string, number[]>();
-  /** Recipients that the relay refused for good, or whose mail bounced. */
   readonly refused = new Set<string>();
-  /** Dead letters that an operator sent again: their mails are as many as asked for. */
+  /** Requests that an operator retried, whose mails are then expected. */
   readonly reopened = new Set<string>();
-  /** Sentences on what no fault explains: a process that ended by itself, an unclean exit. */
+  /** Sentences about unexpected events, such as an unclean exit. */
   readonly troubles: string[] = [];
   readonly mails: SentMail[] = [];
   readonly kills = new Map<string, number>();
@@ -46,7 +38,6 @@ export class Facts {
     this.#catcher = catcher;
   }
 
-  /** For a run that is audited in parts. */
   forgetMails(): void {
     this.collectMails();
     this.mails.length = 0;
@@ -70,7 +61,7 @@ export class Facts {
     this.mailStops.push(Date.now());
   }
 
-  /** Remembers what a fault does to the mail of `recipient`, and gives the fault back. */
+  /** Remembers what the fault does to the mail of `recipient`, and returns it. */
   tampered(recipient: string, fault: SmtpFault): SmtpFault {
     const to = recipient.toLowerCase();
     if ('answer' in fault) {
@@ -81,7 +72,6 @@ export class Facts {
     return fault;
   }
 
-  /** Takes the mails out of the catcher. */
   collectMails(): void {
     for (const { envelopeTo, receivedAt, messageId } of this.#catcher.mails) {
       for (const to of envelopeTo)

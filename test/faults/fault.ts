@@ -1,49 +1,46 @@
-/** What a fault is: how it comes and goes, what it must raise, and what it excuses. */
+/** Describes a fault: how it begins and ends, what it raises, and what it allows. */
 import type { ServiceName } from '../../deploy/local/processes.ts';
 import type { Random } from '../support/random.ts';
 import type { ChaosWorld, RedisSetKind, Slot } from './world.ts';
 
-/** How a part of the system is taken away, and how it comes back. */
+/** Begins a fault and ends it. */
 export interface Injector {
   readonly about: string;
   inject(world: ChaosWorld, random: Random): Promise<void>;
-  /** Undoes it; resolves once the part is there again. */
+  /** Ends the fault; resolves once the part is back. */
   heal(world: ChaosWorld): Promise<void>;
-  /** Restores what the service does not wait for. */
   tidy?(world: ChaosWorld): Promise<void>;
-  /** The processes use such a Redis meanwhile, instead of a single server. */
+  /** Processes use this kind of Redis during the fault. */
   readonly redis?: RedisSetKind;
-  /** The data of the stores lie on disks that can lose their power. */
+  /** The stores' data are on disks that can lose power. */
   readonly onPowerDisks?: true;
   /**
-   * Injected again and again: held for `onMs`, healed for `offMs`. Without it once, for the whole
-   * time.
+   * Repeats the fault: on for `onMs`, off for `offMs`. Without it, the fault lasts all the time.
    */
   readonly rhythm?: { readonly onMs: number; readonly offMs: number };
-  /** Lasts at least this long, whatever is asked for: shorter would show nothing. */
+  /** The shortest duration that shows an effect. */
   readonly leastMs?: number;
-  /** Ends after this many injections instead of by time. */
   readonly times?: number;
 }
 
-/** What the audit lists instead of calling it a violation, where the run caused it. */
+/** Findings that the audit allows where the run caused them. */
 export type Allowance =
-  /** Answered 500 by an ingest that was killed before its withdrawal. */
+  /** An ingest was killed between a 500 and its withdrawal. */
   | 'processed_after_500'
-  /** A hand-over whose answer was lost, or whose processor died, is repeated. */
+  /** A hand-over was repeated after a lost answer or a dead processor. */
   | 'second_mail'
-  /** The relay refused the recipient for good, or the mail bounced. */
+  /** The relay refused the recipient, or the mail bounced. */
   | 'undeliverable'
-  /** Hand-over after hand-over was cut. */
+  /** Every hand-over was cut. */
   | 'dead_letter';
 
 export interface Expectation {
-  /** Alerts that must fire; none for what the system heals by itself. No others may. */
+  /** Alerts that must fire. */
   readonly raises: readonly string[];
-  /** Alerts that may fire as well, because the fault sometimes causes them. */
+  /** Alerts that may fire. */
   readonly may?: readonly string[];
   readonly allows?: readonly Allowance[];
-  /** What an operator does afterwards, again and again, as the runbook says. */
+  /** What an operator does afterwards by the runbook. */
   readonly repair?: (world: ChaosWorld) => Promise<void>;
 }
 
@@ -58,7 +55,6 @@ export function pickSlot(world: ChaosWorld, name: ServiceName, random: Random): 
   return random.pick(world.slotsOf(name));
 }
 
-/** Starts a process in each slot that has none. */
 export async function refill(world: ChaosWorld): Promise<void> {
   await Promise.all(
     world.slots.filter((slot) => slot.process === undefined).map((slot) => world.start(slot)),

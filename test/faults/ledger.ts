@@ -1,20 +1,14 @@
-/**
- * The client's ledger: what was sent and what was answered, known before and after each request,
- * whatever the service says.
- */
+/** The client's ledger of requests and answers, written before and after each request. */
 import { closeSync, mkdirSync, openSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
 
 /**
- * What the contract promises for a body: `valid` and `invalid` are JSON objects (202), `malformed`
- * is none (400), `unauthorized` comes with a bad key, `cut` ends in the middle of its body.
+ * Kinds of bodies: a JSON object (valid, invalid), none (malformed), with a bad key (unauthorized),
+ * ended early (cut).
  */
 export type RequestKind = 'valid' | 'invalid' | 'malformed' | 'unauthorized' | 'cut';
 
-/**
- * The two values an account is unique by, as the audit compares them: the e-mail trimmed and in
- * lower case.
- */
+/** The unique values of an account, as the audit compares them. */
 export interface ApplicantKeys {
   readonly email: string;
   readonly ein: string;
@@ -24,46 +18,34 @@ export interface Answer {
   /** Milliseconds of Unix time. */
   readonly at: number;
   readonly status: number;
-  /** `data.request_id` of the body. */
   readonly requestId?: string;
-  /** The X-Request-Id header. */
   readonly xRequestId?: string;
 }
 
 export interface LedgerEntry {
-  /**
-   * Counts up from the ledger's first number; also in the request's User-Agent, which the record
-   * keeps.
-   */
+  /** The number of the request, which is also in its User-Agent. */
   readonly n: number;
-  /** The fault during which it was sent. */
   readonly phase: string;
   readonly kind: RequestKind;
-  /** The Idempotency-Key it was sent with; a client that uses one asks again until it is answered. */
   readonly idempotencyKey?: string;
-  /** Only of `valid` ones. */
   readonly applicant?: ApplicantKeys;
-  /** The ingest process it went to, such as `ingest-1.3`: slot 1, third process in it. */
+  /** The process that got it, such as `ingest-1.3`: slot 1, third process. */
   readonly instance: string;
   readonly sentAt: number;
-  /** Exactly what was put on the wire as body. */
   readonly body: Buffer;
   answer?: Answer;
-  /** Why there is no answer. */
   failure?: { readonly at: number; readonly error: string };
 }
 
-/** The error of a request whose client ended its wait. */
 export const CLIENT_GAVE_UP = 'ABORT_ERR';
 
 const USER_AGENT = 'chaos/';
-/** Of requests that a fault sends itself: they are in no ledger, and all must be refused. */
+/** The User-Agent of requests that a fault sends, which are all refused and not in the ledger. */
 export const FAULT_USER_AGENT = 'chaos-fault';
 
-/** The User-Agent of request `n`. */
 export const userAgentOf = (n: number): string => `${USER_AGENT}${n}`;
 
-/** The `n` of a User-Agent; undefined where it is none of ours. */
+/** Returns the number in a User-Agent, or undefined. */
 export function numberOf(userAgent: string | undefined): number | undefined {
   return userAgent?.startsWith(USER_AGENT) === true
     ? Number(userAgent.slice(USER_AGENT.length))
@@ -77,9 +59,8 @@ export class Ledger {
   readonly #first: number;
 
   /**
-   * Appends to `file` as JSON lines; each line is with the system before the request goes out or
-   * its answer counts. Ledgers that share a database need ranges of their own, by their `first`
-   * numbers.
+   * Writes JSON lines to `file` before the request is sent and before its answer counts. Ledgers of
+   * one database need different `first` numbers.
    */
   constructor(file: string, first = 1) {
     this.file = file;
@@ -92,7 +73,6 @@ export class Ledger {
     return this.#entries;
   }
 
-  /** Before sending. */
   sending(request: Omit<LedgerEntry, 'n' | 'sentAt' | 'answer' | 'failure'>): LedgerEntry {
     const entry: LedgerEntry = {
       ...request,

@@ -1,7 +1,4 @@
-/**
- * The one list of faults, in the order in which they are played: which alerts each must raise, and
- * what the audit allows under it. How each is injected stands in the file of its part.
- */
+/** All faults in their order, with the alerts they raise and the findings they allow. */
 import type { Expectation, Fault, Injector } from './fault.ts';
 import { hurryMails, mailFaults, retryMails } from './mail.ts';
 import { partnerFaults } from './partners.ts';
@@ -32,19 +29,17 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   'redis-emptied': { raises: [], may: [RESCUES] },
   'redis-loses-queue': { raises: [RESCUES], may: [WAITING] },
   'queue-paused': { raises: [WAITING], may: [RESCUES, MAILS_WAITING] },
-  // What the paused queue kept waiting is still being worked off.
+  // Work that the paused queue delayed is still under way.
   'mongodb-killed': {
     raises: [FAST, PAUSED, DROPPED],
     may: [PENDING, SLOWLY, WAITING, LEADER, FAILING],
   },
   'mongodb-hung': { raises: [FAST], may: [PENDING, SLOWLY, PAUSED, DROPPED, FAILING] },
   'mongodb-slow': { raises: [FAST], may: [PENDING, SLOWLY, PAUSED, DROPPED, FAILING] },
-  // What was under way is answered 500, and the next request has a new connection: too few for an
-  // alert.
+  // Too few requests are answered 500 for an alert.
   'mongodb-cut': { raises: [], may: [SLOWLY, FAST, PAUSED, DROPPED] },
   'mongodb-election': { raises: [FAST], may: [SLOWLY, PAUSED, PENDING, DROPPED] },
-  // A claim that the election interrupted runs out in the stall, and its record waits for the end
-  // of that, too.
+  // A claim that the election interrupted expires in the stall.
   'mongodb-majority-stalled': {
     raises: [FAST, PENDING, PAUSED],
     may: [SLOWLY, RESCUES, DROPPED, WAITING, LEADER, FAILING],
@@ -70,12 +65,11 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   'keys-unreadable': { raises: [alert('KeysStale')], may: [FAILING] },
   'empty-key': { raises: [alert('SecretProblems')] },
   'keys-emptied': { raises: [alert('SecretProblems')] },
-  // A scanner rings nothing.
   'keys-guessed': { raises: [] },
   'clocks-leap': { raises: [] },
-  // The age of what waited at the last count grows until the next.
+  // The age of the backlog grows until the next count.
   'backlog-refused': { raises: [alert('BacklogStale'), FAILING], may: [WAITING] },
-  // The controllers stop and start, so that one audits at once.
+  // The controllers restart, and the new leader audits at once.
   'account-alone': { raises: [alert('AuditFindings')], may: [LEADER] },
   'traffic-stopped': { raises: [alert('TrafficStopped')] },
   'untrusted-proxy': { raises: [alert('UntrustedProxy')] },
@@ -102,7 +96,7 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
     repair: retryMails,
   },
   'mongodb-role-lost': { raises: [], may: [WAITING] },
-  // What the lost role stopped waits for its next attempt.
+  // Records wait for their next attempt after the lost role is back.
   'smtp-sender-refused': {
     raises: [alert('SenderRefused')],
     may: [MAILS_WAITING, WAITING, PAUSED],
@@ -112,7 +106,7 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
     may: [MAILS_WAITING],
     allows: ['undeliverable', 'second_mail'],
   },
-  // The drill leaves these out: its Redis is one server, and its stores lie on ordinary disks.
+  // The drill leaves these out: it has one Redis and ordinary disks.
   'power-cut': { raises: [], may: [FAST, SLOWLY, PAUSED, DROPPED] },
   'redis-sentinel-failover': { raises: [] },
   'redis-cluster-failover': { raises: [] },
@@ -123,7 +117,7 @@ export const faults: readonly Fault[] = Object.entries(expectations).map(([name,
   return { name, ...injector, ...expected };
 });
 
-/** Those with the names, in their order. Throws where there is none of a name. */
+/** Returns the named faults in their order; throws on an unknown name. */
 export function faultsNamed(names: readonly string[]): readonly Fault[] {
   return names.map((name) => {
     const fault = faults.find((one) => one.name === name);

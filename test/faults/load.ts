@@ -1,7 +1,4 @@
-/**
- * Steady, bounded load of partners on the ingest processes, every request in the ledger before it
- * is sent.
- */
+/** A bounded constant load of partners; each request is in the ledger before it is sent. */
 import { Agent, request, type IncomingMessage, type OutgoingHttpHeaders } from 'node:http';
 import { Agent as TlsAgent, request as requestTls, type AgentOptions } from 'node:https';
 import { json } from 'node:stream/consumers';
@@ -10,7 +7,6 @@ import { userAgentOf, type Answer, type Ledger, type LedgerEntry } from './ledge
 import type { PlannedRequest, Planner } from './planner.ts';
 import type { Random } from '../support/random.ts';
 
-/** An ingest process that takes requests now. */
 export interface Target {
   readonly instance: string;
   readonly url: string;
@@ -21,30 +17,25 @@ export interface LoadOptions {
   readonly random: Random;
   readonly ledger: Ledger;
   readonly keys: Readonly<Record<'good' | 'inactive' | 'unknown', string>>;
-  /** Those to choose from; empty means that nothing is sent for now. */
+  /** An empty list pauses the load. */
   targets(): readonly Target[];
   phase(): string;
   readonly perSecond: number;
-  /** How targets with https are reached. */
   readonly connection?: AgentOptions;
 }
 
 export interface Load {
-  /** Nothing new is sent until `resume`; resolves once nothing is under way. */
+  /** Stops sending; resolves once no request is under way. */
   pause(): Promise<void>;
   resume(): void;
-  /** Ends for good. */
   stop(): Promise<void>;
 }
 
-/** Requests under way at once; beyond it the next ones wait for their turn. */
+/** Most requests under way at once; the others wait. */
 const CONCURRENCY = 96;
-/** Of these at one process, so that a frozen one does not hold up the load on the others. */
+/** Most requests under way at one process, so that a frozen one delays only its own. */
 const CONCURRENCY_EACH = 40;
-/**
- * A partner gives up after this: patient enough to hear what a process says that was frozen
- * meanwhile.
- */
+/** Longer than a frozen process needs to answer. */
 const CLIENT_TIMEOUT_MS = 75_000;
 
 export function startLoad(options: LoadOptions): Load {
@@ -119,7 +110,7 @@ export function startLoad(options: LoadOptions): Load {
   };
 }
 
-/** Sends the entry's bytes; a body that is cut ends its connection behind them. */
+/** Sends the body; a cut body ends its connection. */
 function post(
   url: string,
   { kind, body }: LedgerEntry,

@@ -1,4 +1,4 @@
-/** Faults of the relay, and of what becomes of a mail behind it. */
+/** Faults of the relay, and bounces. */
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { systemClock } from '../../internal/platform/clock.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
@@ -10,14 +10,13 @@ import type { Injector } from './fault.ts';
 import type { ChaosWorld } from './world.ts';
 
 const HURRY_EVERY_MS = 2_000;
-/** More than the alert's threshold. */
 const BOUNCED = 50;
 const BOUNCE = 'the e-mail bounced after the mail server had taken it';
 
 const movesOf = ({ db }: ChaosWorld): OperatorMoves =>
   new OperatorMoves({ db, retention, clock: systemClock });
 
-/** What `partner-ingest retry --state dead_lettered --yes` does. */
+/** Does what `partner-ingest retry --state dead_lettered --yes` does. */
 async function retryDeadLetters(world: ChaosWorld): Promise<void> {
   const letters = await world.db
     .collection<SubmissionRecord>(SUBMISSIONS)
@@ -37,7 +36,7 @@ export async function retryMails(world: ChaosWorld): Promise<void> {
   await retryDeadLetters(world);
 }
 
-/** What `partner-ingest retry` does with each mail that waits for its last try. */
+/** Retries each e-mail that waits for its last try, as an operator would. */
 export async function hurryMails(world: ChaosWorld): Promise<void> {
   const waiting = await world.db
     .collection<SubmissionRecord>(SUBMISSIONS)
@@ -57,7 +56,7 @@ function smtpFault(
       const choice: FaultChoice = ({ rcptTo }) => {
         const recipient = rcptTo.at(-1);
         if (recipient === undefined) return undefined;
-        // The catcher asks at each phase of a session, and has to get the same answer.
+        // The catcher asks at each phase and must get the same answer.
         if (!chosen.has(recipient)) chosen.set(recipient, choose(recipient, random));
         const fault = chosen.get(recipient);
         return fault === undefined ? undefined : world.facts.tampered(recipient, fault);
@@ -66,7 +65,7 @@ function smtpFault(
     },
     heal: async (world) => {
       world.mail.setFault(undefined);
-      // Sessions that hang would do so for ten minutes.
+      // Hung sessions would last ten minutes.
       world.facts.mailStopped();
       await world.mail.stopListening();
       await world.mail.listenAgain();
@@ -74,7 +73,7 @@ function smtpFault(
   };
 }
 
-/** The last try of a mail comes after 50 minutes: here an operator does not wait for it. */
+/** The last try would come after 50 minutes, so an operator retries. */
 function impatiently(fault: Injector): Injector {
   let hurrying: NodeJS.Timeout | undefined;
   return {

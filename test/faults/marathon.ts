@@ -1,8 +1,7 @@
 /**
- * `make chaos ACKS=1000000 KILLS=1000`: the random kills of chaos until a number of requests has been
- * answered 202, in legs, so that memory is bounded by one leg. Each leg has applicants of its own
- * and is audited when all of it is final; at the end every leg is audited again from its files,
- * because a later fault may take away what an earlier leg was promised.
+ * `make chaos ACKS=1000000 KILLS=1000`: random kills until that number of requests was answered
+ * 202. Runs in legs to bound memory. Each leg has its own applicants and is audited twice: when all
+ * is final, and at the end from its files, because a later fault could lose its records.
  */
 import { createReadStream, existsSync } from 'node:fs';
 import { appendFile, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
@@ -25,17 +24,15 @@ import { openChaosWorld, type ChaosWorld } from './world.ts';
 
 export interface MarathonOptions {
   readonly seed: number;
-  /** Requests answered 202. */
   readonly acks: number;
   readonly kills: number;
   readonly cuts: number;
-  /** Power cuts; undefined where this machine cannot have them. */
+  /** Undefined if this machine cannot have power cuts. */
   readonly powerCut: Fault | undefined;
   readonly signal: AbortSignal;
   readonly log: (line: string) => void;
 }
 
-/** One line of `legs.jsonl`. */
 interface Leg {
   readonly number: number;
   readonly world: number;
@@ -46,18 +43,18 @@ interface Leg {
   readonly violations: readonly string[];
   readonly windows: number;
   readonly seconds: number;
-  /** Milliseconds of Unix time between which its requests came. */
+  /** Times of its first and last request, in milliseconds of Unix time. */
   readonly from: number;
   readonly to: number;
 }
 
 const LEG_ACKS = 5_000;
 const PER_SECOND = 400;
-/** Requests and applicants of a leg are numbered within a range of this size. */
+/** The range of numbers of one leg. */
 const LEG_RANGE = 100_000;
 const VIOLATIONS_KEPT = 20;
 const CLOCK_SLACK_MS = 1_000;
-/** 0 of n: the rate is at most 3 / n with a confidence of 95 %. */
+/** With 0 of n events the rate is at most 3 / n at a confidence of 95 %. */
 const RULE_OF_THREE = 3;
 const NOT_PLAYED = [
   'partitions between machines, and several machines at all',
@@ -66,7 +63,7 @@ const NOT_PLAYED = [
   'more than one version of the service at a time',
 ];
 
-/** True if all was kept and as many were acknowledged as asked for. */
+/** Resolves to true if nothing is lost and the number was reached. */
 export async function runMarathon(options: MarathonOptions): Promise<boolean> {
   const { seed, signal, log } = options;
   const folder = join(CHAOS_FOLDER, `marathon-${seed}`);
@@ -194,7 +191,7 @@ async function playLeg(
   };
 }
 
-/** Reads the leg's ledger and mails from their files, and its records from the database. */
+/** Audits a leg from its files and the database. */
 async function auditLeg(
   world: ChaosWorld,
   folder: string,

@@ -1,4 +1,4 @@
-/** Faults of partners, their keys and their traffic. */
+/** Faults of partners, keys and traffic. */
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
@@ -10,17 +10,15 @@ import type { Injector } from './fault.ts';
 import { FAULT_USER_AGENT } from './ledger.ts';
 import type { ChaosWorld } from './world.ts';
 
-/** Enough keys that nobody takes their loss for a rotation. */
 const PARTNERS = Array.from({ length: ENDED_FREELY + 1 }, (_none, index) => ({
   partner: `emptied-${index}`,
   keys: [newApiKey()],
 }));
-/** The controller has stored a new key long before this. */
 const STORED_WITHIN_MS = 5_000;
 
 const EVERY_MS = 50;
 
-/** Sends such requests all the time, `atOnce` to each ingest. */
+/** Sends such requests without a pause, `atOnce` to each ingest. */
 function sending(
   about: string,
   atOnce: number,
@@ -68,7 +66,7 @@ export const partnerFaults = {
       await pause(STORED_WITHIN_MS);
       await rename(keyFolder, `${keyFolder}.away`);
       await mkdir(keyFolder);
-      // An empty folder proves nothing.
+      // An empty folder ends no key, so one file stays.
       await writeFile(join(keyFolder, 'none.yaml'), '# no Secret\n');
     },
     heal: async ({ keyFolder }) => {
@@ -82,7 +80,7 @@ export const partnerFaults = {
     { path: INGEST_PATH, method: 'POST', body: '{}' },
     { authorization: `Bearer ${newApiKey()}`, 'user-agent': FAULT_USER_AGENT },
   ),
-  // As by a balancer whose certificate or route is gone: the ingest pods are well.
+  // No request reaches ingest, as after an expired certificate.
   'traffic-stopped': {
     about: 'no request of a partner arrives any more',
     inject: (world) => setReady(world, false),

@@ -1,7 +1,4 @@
-/**
- * Decides from a seed what partners send: mostly new applicants, some repeats and races, some
- * faults of every kind.
- */
+/** Plans requests from a seed: new applicants, repeats, races and all kinds of faults. */
 import type { ApplicantKeys, RequestKind } from './ledger.ts';
 import type { Random } from '../support/random.ts';
 
@@ -13,7 +10,7 @@ export interface PlannedRequest {
   readonly idempotencyKey?: string;
 }
 
-/** How often each comes, in parts of their sum. */
+/** Relative frequencies. */
 const WEIGHTS = {
   fresh: 62,
   repeat: 6,
@@ -29,17 +26,17 @@ const WEIGHTS = {
   secondBody: 3,
 } as const;
 
-/** Repeats are of one of this many latest applicants. */
+/** Repeats choose from this number of latest applicants. */
 const REMEMBERED = 40;
-/** The same application this many times at once, and up to three more. */
+/** A race sends one application this many times at once, and up to three more. */
 const RACE_LEAST = 3;
 const RACE_SPREAD = 4;
 const FIRST_EIN = 100_000_000;
 const TOO_LARGE_BYTES = 65_500;
-/** A partner that got a 500 or nothing sends the same again this often. */
+/** The share of failed requests that are sent again. */
 const RETRY_SHARE = 0.5;
 const KEYED_SHARE = 0.5;
-/** While there are repeats, this share of what goes out is one. */
+/** The share of repeats in what is sent while there are failed requests. */
 const AGAIN_SHARE = 0.5;
 
 const NAMES = [
@@ -55,7 +52,6 @@ const MALFORMED = ['', '[]', 'null', '"text"', '17', '{"email":', '{}{}', '{"a":
 interface Recent {
   readonly keys: ApplicantKeys;
   readonly request: PlannedRequest;
-  /** The idempotency key it came with. */
   readonly used: string | undefined;
 }
 
@@ -67,9 +63,8 @@ export class Planner {
   #applicants: number;
 
   /**
-   * Planners that share a database need ranges of applicants of their own, by how many come
-   * `before` theirs. `keyed`: half of the new applicants come with an idempotency key, and some
-   * keys come with a second body, too.
+   * Planners of one database need different ranges of applicants, given by `before`. With `keyed`
+   * half of new applicants have an idempotency key, and some keys come with a second body.
    */
   constructor(random: Random, before = 0, { keyed = false } = {}) {
     this.#random = random;
@@ -77,10 +72,9 @@ export class Planner {
     this.#applicants = before;
   }
 
-  /** What goes out next, all of it at once. */
   next(): readonly PlannedRequest[] {
     const random = this.#random;
-    // In a long outage nothing else would be sent.
+    // In a long outage repeats alone would be sent.
     const again = random.next() < AGAIN_SHARE ? this.#again.shift() : undefined;
     if (again !== undefined) return [again];
     const earlier = this.#recent[random.below(this.#recent.length)];
@@ -97,7 +91,7 @@ export class Planner {
       case 'race':
         return Array<PlannedRequest>(RACE_LEAST + random.below(RACE_SPREAD)).fill(this.#fresh());
       case 'malformed':
-        // latin1, so that some of it is no UTF-8.
+        // latin1 makes some bodies invalid UTF-8.
         return [malformed(Buffer.from(random.pick(MALFORMED), 'latin1'))];
       case 'tooLarge':
         return [malformed(Buffer.from(JSON.stringify({ pad: 'x'.repeat(TOO_LARGE_BYTES) })))];
@@ -114,7 +108,7 @@ export class Planner {
     }
   }
 
-  /** Tells of a request without success; a partner may send it again. */
+  /** Reports a failed request, which may be sent again. */
   failed(request: PlannedRequest): void {
     if (request.kind !== 'valid') return;
     if (request.idempotencyKey !== undefined || this.#random.next() < RETRY_SHARE)
@@ -135,11 +129,11 @@ export class Planner {
     const used = this.#keyed && this.#random.next() < KEYED_SHARE ? keyOf(keys) : undefined;
     this.#recent.push({ keys, request, used });
     if (this.#recent.length > REMEMBERED) this.#recent.shift();
-    // A repeat of it comes without the key, as one of a partner that forgot it.
+    // The repeat has no key, as of a partner that forgot it.
     return used === undefined ? request : { ...request, idempotencyKey: used };
   }
 
-  /** Another application under a used key; without one, two at once under a new key. */
+  /** Sends another application under a used key, or two at once under a new one. */
   #secondBody(used: string | undefined): PlannedRequest[] {
     if (used !== undefined) return [{ ...application(this.#newKeys()), idempotencyKey: used }];
     const keys = this.#newKeys();
@@ -149,7 +143,7 @@ export class Planner {
     }));
   }
 
-  /** Only for requests that must have no effect, so the applicant is nobody's. */
+  /** A new applicant for requests that must have no effect. */
   #unremembered(): Pick<PlannedRequest, 'body' | 'key'> {
     const { body, key } = application(this.#newKeys());
     return { body, key };

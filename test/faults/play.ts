@@ -1,7 +1,4 @@
-/**
- * Runs faults in turn under load, waits until every record is final, and hands everything to the
- * audit.
- */
+/** Plays faults in turn under load, waits until every record is final, and runs the audit. */
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Db } from 'mongodb';
@@ -21,16 +18,12 @@ export interface ChaosOptions {
   readonly seed: number;
   readonly faults: readonly Fault[];
   readonly secondsPerFault: number;
-  /**
-   * After `each` fault the load stops until all is final; at the `end` only: quicker, and the
-   * faults' effects overlap.
-   */
+  /** When the load stops until all is final: after each fault, or once at the end. */
   readonly settle: 'each' | 'end';
   readonly perSecond?: number;
-  /** Settings of PostgreSQL, for a run that must find what they lose. */
+  /** Settings of PostgreSQL that make a control run lose records. */
   readonly postgresql?: readonly string[];
   readonly signal: AbortSignal;
-  /** Decides how long each fault lasts, instead of `secondsPerFault`. */
   readonly watch?: (world: ChaosWorld, folder: string) => Promise<Watch>;
   readonly log: (line: string) => void;
 }
@@ -41,7 +34,7 @@ export interface ChaosResult {
   readonly audit: AuditResult;
   readonly phases: readonly PhaseTimes[];
   readonly kills: Readonly<Record<string, number>>;
-  /** What went wrong beside the audit: processes that ended by themselves, unclean exits. */
+  /** Unexpected events beside the audit. */
   readonly troubles: readonly string[];
   readonly ledgerFile: string;
 }
@@ -49,34 +42,30 @@ export interface ChaosResult {
 interface PhaseTimes {
   readonly fault: string;
   readonly injections: number;
-  /** From the end of the fault until the first request sent since was final. */
+  /** From the end of the fault until the first later request was final. */
   readonly goesOnMs: number | undefined;
-  /** From the end of the fault until the last record of its requests was final. */
+  /** From the end of the fault until the last request of its time was final. */
   readonly settleMs: number | undefined;
 }
 
-/** Logs, partner keys and ledgers. */
 export const CHAOS_FOLDER = fileURLToPath(new URL('../../.run/chaos/', import.meta.url));
 
 const DEFAULT_PER_SECOND = 60;
-/** Without any record becoming final: a claim of 45 s that runs out, then reconcile, twice over. */
+/** Twice the 45 s of a claim and the time of reconcile. */
 const SETTLE_TIMEOUT_MS = 150_000;
-/** While records become final it may take this many times as long. */
+/** The wait may take this many times as long while records become final. */
 const LONGEST_SETTLE = 4;
 const SETTLE_POLL_MS = 200;
-/** The phase in which the processes are replaced by others on another Redis. */
 const MOVING = 'to another Redis';
-/**
- * Load before the first fault and after each one, so that there is something under way at any time.
- */
+/** Load before and after each fault. */
 const MARGIN_MS = 500;
-/** A fault whose effects last longer shows no time. */
+/** Longer times are not shown. */
 const GOES_ON_WITHIN_MS = 60_000;
 const MS_PER_SECOND = 1_000;
-/** A fault that is played a number of times tells of it so often. */
+/** A repeated fault is reported after this number of injections. */
 const INJECTIONS_TOLD = 10;
 
-/** Final by work of a processor. */
+/** States that a processor's work leads to. */
 const WORKED_OFF: ReadonlySet<State> = new Set(['completed', 'rejected', 'undeliverable']);
 
 interface Phase {
@@ -142,17 +131,14 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
   }
 }
 
-/** How long each fault lasts: a time, or until somebody has seen what it must cause. */
+/** Decides how long each fault lasts. */
 export interface Course {
-  /** Passes at most so much time. */
+  /** Waits at most this time. */
   during(milliseconds: number): Promise<void>;
-  /** Whether it is injected again. */
   goesOn(): boolean;
-  /** After the fault has healed for the last time. */
   ended?(): Promise<void>;
 }
 
-/** Looks on from before the first fault. */
 export interface Watch {
   begin(fault: Fault): Promise<Course>;
   close(): Promise<void>;
@@ -202,7 +188,7 @@ async function playFault(
   return { fault: fault.name, injections, healedAt };
 }
 
-/** The load goes on meanwhile, so that the table can say how long this takes. */
+/** Load continues during this wait. */
 async function untilItGoesOn(world: ChaosWorld, since: number, signal: AbortSignal): Promise<void> {
   const deadline = performance.now() + GOES_ON_WITHIN_MS;
   const sentSince = { receivedAt: { $gte: new Date(since) }, state: { $in: [...WORKED_OFF] } };
@@ -215,10 +201,7 @@ async function untilItGoesOn(world: ChaosWorld, since: number, signal: AbortSign
   }
 }
 
-/**
- * Stops the load, waits until no record has work ahead and no withdrawal is pending, and lets the
- * load go on.
- */
+/** Stops the load until no record is open and no withdrawal is pending. */
 export async function settle(
   world: ChaosWorld,
   load: Load,
@@ -226,7 +209,7 @@ export async function settle(
 ): Promise<void> {
   const startedAt = performance.now();
   await load.pause();
-  // A busy machine is slow, but each record that becomes final shows that work goes on.
+  // Each record that becomes final extends the deadline, because a busy machine is slow.
   let deadline = startedAt + SETTLE_TIMEOUT_MS;
   let [fewest, last] = [Infinity, ''];
   do {

@@ -1,6 +1,6 @@
 /**
- * A disk that can lose its power: what was not synced to it by then is gone, as with a machine that
- * is switched off. Debian's nbdkit holds unsynced writes in its memory; killing it is the cut.
+ * A disk that can lose its power, which loses all unsynced writes. nbdkit holds them in memory, and
+ * killing it is the power cut.
  */
 import { mkdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -15,13 +15,12 @@ import { inRoot } from '../../deploy/local/stores/root.ts';
 import { poll } from '../../deploy/local/stores/wait.ts';
 
 export interface PowerDisk {
-  /** A folder on the disk. */
   readonly folder: string;
-  /** Syncs all that is on it, such as data that were copied there before a store started. */
+  /** Syncs all data, such as files copied before a store starts. */
   sync(): Promise<void>;
-  /** From now on nothing can be written; whatever was not synced is lost. */
+  /** Loses all unsynced data; nothing can be written from then on. */
   cut(): Promise<void>;
-  /** After the programs that used the folder have ended. The folder then holds what was synced. */
+  /** Brings back the synced data, once the programs that used the folder have ended. */
   restore(): Promise<void>;
   close(): Promise<void>;
 }
@@ -30,7 +29,7 @@ const SIZE = '2G';
 const UP_TIMEOUT_MS = 20_000;
 const COMMAND_TIMEOUT_MS = 20_000;
 
-// The kernel shows the file of nbdfuse as a block device, whose number the caller reads.
+// The kernel shows nbdfuse's file as a block device.
 const SERVE = `
 set -e
 [ -s /data/disk.img ] || { truncate -s ${SIZE} /data/disk.img; mkfs.ext4 -q -F /data/disk.img; }
@@ -44,7 +43,7 @@ losetup --show -f /tmp/raw/nbd > /data/device.new
 mv /data/device.new /data/device
 wait`;
 
-/** Why this machine cannot have such a disk; undefined where it can. */
+/** Says why this machine cannot have such a disk; undefined if it can. */
 export async function powerDiskObstacle(): Promise<string | undefined> {
   const obstacle = await debianObstacle(false);
   if (obstacle !== undefined) return obstacle;
@@ -53,7 +52,7 @@ export async function powerDiskObstacle(): Promise<string | undefined> {
   return undefined;
 }
 
-/** Opens a new, empty disk in `place`, a folder of its own. */
+/** Opens an empty disk in the folder `place`. */
 export async function openPowerDisk(
   place: string,
   log: (line: string) => void,

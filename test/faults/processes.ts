@@ -1,4 +1,4 @@
-/** Faults of the service's own processes. */
+/** Faults of the service's processes. */
 import type { ServiceName } from '../../deploy/local/processes.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { newId } from '../../internal/platform/ids.ts';
@@ -17,16 +17,13 @@ import {
 } from './fault.ts';
 import { ACCEPT_TIMEOUT_MS, type ChaosWorld } from './world.ts';
 
-/** Longer than the 45 s of a claim, so that others take over what the frozen one holds. */
+/** Longer than a claim of 45 s, so that another processor takes over. */
 const PROCESSOR_FREEZE_MS = 50_000;
-/**
- * Longer than the 15 s to the first due date and the 15 s of grace: too long for a withdrawal to
- * come first.
- */
+/** Longer than 30 s, after which a withdrawal may come too late. */
 const INGEST_FREEZE_MS = 35_000;
 const SHARE_OF_DOUBLE_KILLS = 0.25;
 
-/** Kills one of the processes of that name and starts another in its place. */
+/** Kills a process and starts another one. */
 function killed(name: ServiceName): Injector {
   return {
     about: `SIGKILL to ${name} at a random instant, and a new one`,
@@ -55,10 +52,7 @@ function drained(name: ServiceName): Injector {
   };
 }
 
-/**
- * Freezes one process of that name; with writes of it under way where MongoDB is held while it
- * happens.
- */
+/** Freezes a process; with `mongo` held, its writes are under way. */
 function frozen(
   name: ServiceName,
   leastMs: number,
@@ -81,7 +75,7 @@ function frozen(
   };
 }
 
-/** Kills every process of that name; no other follows until it heals. */
+/** Kills all processes of that name until the fault ends. */
 function gone(name: ServiceName): Injector {
   return {
     about: `every ${name} is killed, and none follows`,
@@ -138,13 +132,10 @@ export const processFaults = {
   },
 } as const satisfies Readonly<Record<string, Injector>>;
 
-/**
- * SIGKILL to a random part, sometimes two at once, `times` times; then what is missing is started
- * again.
- */
+/** Kills one or two random parts, `times` times. */
 export function randomKills(times: number): Fault {
   const parts = ['ingest', 'processor', 'controller', ...STORES] as const;
-  // A shuffled deck, so that a run kills every part equally often.
+  // Shuffled, so that every part is killed equally often.
   let deck: (typeof parts)[number][] = [];
   const deal = (random: Random): (typeof parts)[number] => {
     if (deck.length === 0) deck = random.shuffled(parts);

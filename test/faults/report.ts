@@ -1,11 +1,10 @@
-/** What a person reads after a run: a table of faults, the alerts they raised, and the verdict. */
+/** Prints a table of faults and alerts, and the verdict. */
 import { styleText } from 'node:util';
 import { table } from '../../internal/platform/terminal.ts';
 import { counted } from './audit.ts';
 import type { ChaosResult } from './play.ts';
 import type { Alarm } from './watch.ts';
 
-/** Violations printed. */
 const PRINTED = 30;
 
 export function isClean(result: ChaosResult): boolean {

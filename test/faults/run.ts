@@ -14,11 +14,11 @@ import { watchAlerts, type Alarm } from './watch.ts';
 
 const DEFAULT_KILLS = 20;
 const DEFAULT_SECONDS_PER_FAULT = 6;
-/** Under watch, so that the noise of the load crosses no threshold. */
+/** The noise of this load crosses no threshold. */
 const WATCHED_PER_SECOND = 40;
 const WATCHED_SEED = 1;
 const SEEDS = 1_000_000;
-/** What a run must find: the first does not sync, the second answers before it has synced. */
+/** Runs that must lose records: the first does not sync, the second answers before it syncs. */
 const CONTROLS = {
   'fsync-off': 'fsync=off',
   'commits-unsynced': 'synchronous_commit=off',
@@ -59,7 +59,7 @@ const { values: flags } = parseArgs({
   },
 });
 
-/** An empty value is none, so that make can hand on what was not given. */
+/** An empty text counts as not given, so that make can pass unset variables. */
 function wholeNumber(
   name: 'acks' | 'seed' | 'kills' | 'cuts' | 'seconds-per-fault',
   usual: number,
@@ -106,7 +106,7 @@ async function main(): Promise<boolean> {
   const again = `--seed ${seed} --kills ${kills} --seconds-per-fault ${secondsPerFault} --settle ${settle}`;
   log(`again with: ${again} --faults ${chosen.map(({ name }) => name).join()}`);
   const played = chosen
-    // The rules know a Redis of one server only.
+    // The rules fit a single Redis only.
     .filter(({ redis, onPowerDisks }) =>
       watch ? redis === undefined && !onPowerDisks : !onPowerDisks || obstacle === undefined,
     )

@@ -1,7 +1,7 @@
-/** The chart's rules for a run of seconds: their windows and thresholds. */
+/** Shortens the chart's rules for a run of seconds. */
 import type { Rules } from '../chart/rules.ts';
 
-/** Everything but the name of the alert stays; windows and waits become seconds. */
+/** Windows and waits in seconds. */
 const SHORT: Readonly<Record<string, string>> = {
   '10s': '2s',
   '1m': '2s',
@@ -20,12 +20,12 @@ const SHORT: Readonly<Record<string, string>> = {
   '7d': '40s',
 };
 
-/** A promise of the chart for the drill: the noise of 40 requests a second does not break it. */
+/** The noise of 40 requests a second does not break this promise. */
 export const RULE_VALUES: Readonly<Record<string, number>> = {
   'metrics.prometheusRule.sloPercent': 95,
 };
 
-/** Comparisons of the rules for the drill, so that a fault crosses one in seconds. */
+/** Thresholds that a fault crosses within seconds. */
 const OTHER_BOUNDS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   PartnerIngestApplicationsWaiting: { '> 600': '> 75' },
   PartnerIngestMailsWaiting: { '> 3600': '> 40', '>= 50': '>= 600' },
@@ -35,15 +35,14 @@ const OTHER_BOUNDS: Readonly<Record<string, Readonly<Record<string, string>>>> =
   PartnerIngestRefusalsDropped: { '> 20': '> 5' },
 };
 
-/** Windows of single rules that must be longer. */
 const SHORT_OF_RULE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
-  // A frozen process is not scraped, so the window must begin before it freezes.
+  // A frozen process is not scraped, so the window must begin before.
   PartnerIngestWithdrawalsFailed: { '1h': '60s' },
-  // One of two processes is killed each time, and takes seconds to start again.
+  // The killed process needs seconds to start again.
   PartnerIngestCrashLoop: { '15m': '60s' },
 };
 
-/** The rules with seconds for minutes; an unknown duration or bound is a bug here. */
+/** Returns the shortened rules; throws on an unknown duration or bound. */
 export function shorten(rules: Rules): Rules {
   const short = (rule: string, duration: string): string => {
     const found = SHORT_OF_RULE[rule]?.[duration] ?? SHORT[duration];

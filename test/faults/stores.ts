@@ -19,28 +19,22 @@ import {
 import { ACCEPT_TIMEOUT_MS, type ChaosWorld, type RedisSetKind } from './world.ts';
 
 const REDIS_DELAY_MS = [100, 300] as const;
-/**
- * Each way, so that the sum is around the accept time-out, so that some answers are in time and
- * some are not.
- */
+/** The sum of both ways is near the accept time-out, so only some answers are in time. */
 const MONGO_DELAY_MS = [ACCEPT_TIMEOUT_MS / 10, (ACCEPT_TIMEOUT_MS * 2) / 3] as const;
-/** Long enough that every write sent before it is answered 500. */
+/** Every write sent before the hang is answered 500. */
 const MONGO_HUNG_MS = ACCEPT_TIMEOUT_MS * 2;
-/** As an election takes where the old primary does not help. */
+/** As long as an election after the primary died. */
 const ELECTION_MS = 12_000;
-/** Longer than the 30 s after which reconcile queues what it does not know. */
+/** Longer than 30 s, after which reconcile queues a record. */
 const STALL_MS = 40_000;
-/** Shorter than the 15 s to the first due date: within it a withdrawal still comes first. */
+/** Shorter than 15 s, so that a withdrawal still comes first. */
 const PARTITION_MS = 8_000;
-/** The second one comes to a member that was a primary before. */
+/** The second failover leads to a former primary. */
 const FAILOVERS = 2;
 
 const nothing = async (): Promise<void> => undefined;
 
-/**
- * Kills the primary of a Redis with failover. Healed once another member is the primary; then the
- * old one comes back.
- */
+/** Kills the primary; ends once another member is primary and the old one is back. */
 function failedOver(kind: RedisSetKind): Injector {
   let old: RedisMember | undefined;
   return {
@@ -85,7 +79,7 @@ async function withQueue(
   }
 }
 
-/** Jobs in between get through, so that reconcile can rescue the lost ones. */
+/** Some jobs get through, so that reconcile can rescue the others. */
 const LOSE_EVERY_MS = 8;
 const LOSE_WAIT_SECONDS = 1;
 
@@ -96,8 +90,7 @@ function losingQueue(): Injector {
     about: 'Redis forgets waiting jobs all the time, as if it evicted them, and is well otherwise',
     inject: async (world) => {
       stop = new AbortController();
-      // A command that blocks gets what is added before the workers, which look only after a
-      // notification.
+      // Removes jobs before the workers look, which they do after a notification.
       working = lose(world, stop.signal);
     },
     heal: async () => {

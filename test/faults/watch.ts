@@ -1,6 +1,6 @@
 /**
- * Prometheus with the chart's rules beside the run: each fault lasts until its alerts fire, and is
- * over when none fires any more.
+ * Prometheus with the chart's rules: each fault lasts until its alerts fire, and ends when none
+ * fires.
  */
 import { performance } from 'node:perf_hooks';
 import { join } from 'node:path';
@@ -17,25 +17,22 @@ import type { ChaosWorld, Slot } from './world.ts';
 
 const EVERY_SECONDS = 1;
 const POLL_MS = 250;
-/** Long enough for a claim that runs out and three attempts at a mail. */
+/** Long enough for an expired claim and three attempts at a mail. */
 const FIRE_TIMEOUT_MS = 150_000;
 const RESOLVE_TIMEOUT_MS = 150_000;
-/** A fault without a planned alert lasts this long, unless it sets its own time. */
+/** The default duration of a fault without alerts. */
 const QUIET_MS = 15_000;
-/** Without any alert for this long the system counts as healthy. */
+/** The system counts as healthy after this time without an alert. */
 const CALM_MS = 5_000;
-/** Longest wait for pending alerts that do not fire; on a busy machine some are always pending. */
+/** The longest wait for pending alerts; on a busy machine some are always pending. */
 const PENDING_TIMEOUT_MS = 20_000;
 
-/** What one fault raised. */
 export interface Alarm {
   readonly fault: string;
   readonly expected: readonly string[];
-  /** Seconds from the injection until it fired, by alert. */
+  /** Seconds from the injection, by alert. */
   readonly fired: Readonly<Record<string, number>>;
-  /**
-   * Seconds from the end of the fault until no alert fired any more; undefined when one still did.
-   */
+  /** Seconds from the end of the fault until no alert fired; undefined if one still did. */
   readonly resolvedAfter: number | undefined;
   readonly missing: readonly string[];
   readonly unexpected: readonly string[];
@@ -80,9 +77,8 @@ export async function watchAlerts(
 }
 
 /**
- * What Kubernetes would call the process in the slot: a container that died starts again in its pod,
- * one that ended well leaves it to a new one. To be asked often: a process that came and went in
- * between is not seen.
+ * Names the process as Kubernetes would: the pod of a slot changes only after a clean end. Must be
+ * asked often, to see each process.
  */
 function targetOf(slot: Slot): () => ScrapeTarget | undefined {
   let [seen, number] = [slot.process, 1];
@@ -99,7 +95,7 @@ function targetOf(slot: Slot): () => ScrapeTarget | undefined {
   };
 }
 
-/** Waits until no alert fires, or is about to, for a while; false when that takes too long. */
+/** Waits until no alert fires or is pending; false after a time-out. */
 async function calm(
   world: ChaosWorld,
   prometheus: Prometheus,
@@ -126,7 +122,6 @@ function untilAlarm(
   const { raises, may = [], repair } = fault;
   const injectedAt = performance.now();
   const fired = new Map<string, number>();
-  /** Whether any alert fires. */
   const look = async (): Promise<boolean> => {
     const firing = (await prometheus.alerts()).filter(({ state }) => state === 'firing');
     for (const { name } of firing) if (!fired.has(name)) fired.set(name, seconds(injectedAt));

@@ -1,6 +1,6 @@
 /**
- * The world of a chaos run: own stores behind proxies, a mail catcher, and the service as real
- * child processes in slots.
+ * The world of a chaos run: stores behind proxies, a mail catcher and real child processes in
+ * slots.
  */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -33,23 +33,22 @@ const DATABASE = 'chaos';
 const SLOTS: readonly ServiceName[] = ['ingest', 'ingest', 'processor', 'processor', 'controller'];
 const SCRAPE_TIMEOUT_MS = 300;
 
-/** Redis with failover, by the name a fault asks for it. */
 const startRedisSet = { sentinel: startRedisSentinel, cluster: startRedisCluster } as const;
 export type RedisSetKind = keyof typeof startRedisSet;
 
-/** A place for one process; the one in it may die and be followed by another. */
+/** A place for one process at a time. */
 export interface Slot {
   readonly name: ServiceName;
-  /** `ingest-1`, `processor-2`. */
+  /** Such as `ingest-1`. */
   readonly label: string;
-  /** Stays, as a pod's does: who scrapes it need not be told of each new process. */
+  /** Constant, as in a pod. */
   readonly adminPort: number;
-  /** Its own way to MongoDB, so that it can be cut off alone. */
+  /** Its own connection to MongoDB, so that it can be cut off alone. */
   readonly door: Door;
-  /** Counts the processes that have been in it. */
+  /** The number of processes started in it. */
   generation: number;
   process: ServiceProcess | undefined;
-  /** Set before we end the process ourselves: any other end is a trouble. */
+  /** Set before the run itself ends the process; other ends are unexpected. */
   ending: boolean;
   ready: boolean;
 }
@@ -57,21 +56,15 @@ export interface Slot {
 export type ChaosWorld = Awaited<ReturnType<typeof open>>;
 
 interface ChaosWorldOptions {
-  /** Logs of the processes and partner keys. */
   readonly folder: string;
   readonly random: Random;
   readonly onPowerDisks: boolean;
-  /** Settings of PostgreSQL, for a run that must find what they lose. */
   readonly postgresql: readonly string[];
-  /** Aborts the run. */
   readonly signal: AbortSignal;
   readonly log: (line: string) => void;
 }
 
-/**
- * Opens everything and waits until it is ready; whatever was opened is closed again when that
- * fails.
- */
+/** Opens everything and waits until it is ready; closes all if that fails. */
 export async function openChaosWorld(options: ChaosWorldOptions): Promise<ChaosWorld> {
   const opened: (() => Promise<unknown>)[] = [];
   const close = async (): Promise<void> => {
@@ -127,10 +120,8 @@ async function open(
   const environment = {
     MONGODB_DATABASE: DATABASE,
     REDIS_URL: redisProxy.url,
-    // Of a Redis with failover.
     NODE_EXTRA_CA_CERTS: '',
     ACCEPT_TIMEOUT_MS: String(ACCEPT_TIMEOUT_MS),
-    // All load comes from one address.
     RATE_LIMIT_MAX: '1000000000',
     SMTP_URL: mail.smtpUrl,
     MAIL_FROM: 'accounts@partner-ingest.example',
@@ -182,7 +173,7 @@ async function open(
     dying.child.kill('SIGKILL');
     await dying.exited;
   };
-  /** SIGTERM; the exit code is noted when it is not 0. */
+  /** Sends SIGTERM and reports an exit code other than 0. */
   const drain = async (slot: Slot): Promise<void> => {
     slot.ending = true;
     const code = await slot.process?.stop();
@@ -198,20 +189,17 @@ async function open(
   return {
     mongo,
     redis,
-    /** Empty where no fault of the run needs them. */
     disks,
     mongoProxy,
-    /** The processes find a replica set, behind it the proxy, and behind that the store. */
+    /** Processes reach the store through a replica set and a proxy. */
     replicaSet,
     redisProxy,
-    /** Those started so far. */
     redisSets,
     mail,
     db: client.db(DATABASE),
     slots,
     facts,
     signal,
-    /** The partner Secrets that the controller reads. */
     keyFolder,
     keys,
     targets: (): Target[] =>
@@ -224,15 +212,14 @@ async function open(
     start,
     kill,
     drain,
-    /** Stops the process, or lets it go on. */
     stop: (slot: Slot, how: 'SIGSTOP' | 'SIGCONT'): void => {
       if (slot.name === 'processor') facts.processorStopped();
       slot.process?.child.kill(how);
     },
-    /** The duration of a fault; ends at once when the run is given up. */
+    /** Waits for the duration of a fault, or until the run is aborted. */
     pause: (milliseconds: number) => pause(milliseconds, signal),
     emptyRedis: async () => void (await direct.flushall()),
-    /** Replaces each process by one on such a Redis; undefined is the single server. */
+    /** Moves each process to this Redis; undefined is the single server. */
     useRedis: async (kind: RedisSetKind | undefined): Promise<void> => {
       if (kind !== undefined) redisSets[kind] ??= await startRedisSet[kind]();
       const url = kind === undefined ? redisProxy.url : redisSets[kind]!.url;
@@ -240,13 +227,13 @@ async function open(
       environment.REDIS_URL = url;
       environment.NODE_EXTRA_CA_CERTS = kind === undefined ? '' : redisSets[kind]!.ca;
       for (const slot of slots) {
-        // As its endpoint is withdrawn.
+        // Kubernetes withdraws the endpoint first.
         slot.ready = false;
         await drain(slot);
         await start(slot);
       }
     },
-    /** Sum of a metric over the ingest processes that live; without an answer it counts as 0. */
+    /** Sums a metric over the live ingest processes. */
     ingestMetric: async (name: string): Promise<number> => {
       const values = await Promise.all(
         slotsOf('ingest').map(({ process: ingest }) => metricOf(ingest, name)),

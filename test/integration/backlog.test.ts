@@ -1,6 +1,4 @@
-/**
- * What the leader shows of the waiting work: read from the real stores, and only while it leads.
- */
+/** The backlog that the leader counts and shows, on the real stores. */
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import type { Collection } from 'mongodb';
 import { BacklogWatch, type BacklogTools } from '../../internal/controller/watch-backlog.ts';

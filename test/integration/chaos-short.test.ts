@@ -1,6 +1,6 @@
 /**
- * The short form of `make chaos`: five overlapping faults on stores of its own, then an audit
- * without a violation.
+ * A short `make chaos`: five overlapping faults on its own stores, then an audit without a
+ * violation.
  */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { runChaos, type ChaosResult } from '../faults/play.ts';
@@ -16,7 +16,7 @@ const SHORT = [
 ];
 const SECONDS_PER_FAULT = 2;
 const PER_SECOND = 20;
-/** Chaos only for stores that are ours: those of the environment are not killed. */
+/** Given stores are not ours to kill. */
 const given = [process.env['MONGODB_URI'], process.env['REDIS_URL']].some(
   (url) => url !== undefined && url !== '',
 );
@@ -43,7 +43,7 @@ afterAll(() => stop.abort());
     const { audit, troubles, phases } = result as ChaosResult;
     expect(phases.map(({ fault }) => fault)).toEqual(SHORT);
     expect({ violations: audit.violations, troubles }).toEqual({ violations: [], troubles: [] });
-    // The faults happened under load and left writes in doubt.
+    // Writes were in doubt, so the faults happened under load.
     expect(audit.total.accepted).toBeGreaterThan(0);
     expect(audit.total.failed).toBeGreaterThan(0);
     expect(audit.total.withdrawnLanded + audit.total.withdrawnAbsent).toBeGreaterThan(0);

@@ -1,4 +1,4 @@
-/** A bounce that comes after the mail server took the e-mail: reported by the real command, once. */
+/** Reports a later bounce by the real command. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { newId } from '../../internal/platform/ids.ts';
@@ -52,7 +52,7 @@ test('a report makes a completed request undeliverable, once; a retry mails agai
   expect(await cli('retry', id)).toMatchObject({ code: 0 });
   await eventually('the second mail', () => world.mail.mailsTo(application.email).length === 2);
   await world.recordIn('completed', id);
-  // A second mail has followed the one that this late report is about.
+  // This late report is about the first of two mails.
   expect((await cli(...report)).stdout).toContain('an earlier e-mail');
   expect((await world.record(id))?.state).toBe('completed');
 });

@@ -1,6 +1,6 @@
 /**
- * What operators change: retry, resend, a corrected address, a released account, a closed request;
- * by the real command, done by the real processor.
+ * Changes by operators: retry, resend, correct-email, release and close, with the real command and
+ * processor.
  */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { createHash } from 'node:crypto';

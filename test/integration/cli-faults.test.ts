@@ -1,7 +1,4 @@
-/**
- * Commands during a fault: a lost answer, a wrong clock, a worker at the same time. Output and exit
- * codes stay true, and the repeated command does the rest.
- */
+/** Commands during a fault print what is true, and a repeated command does the rest. */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { Document } from 'mongodb';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';

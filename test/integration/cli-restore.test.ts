@@ -1,7 +1,4 @@
-/**
- * The runbook of docs/restore.md: MongoDB back from an older dump, Redis empty, and audit says what
- * that means.
- */
+/** Runs docs/restore.md: MongoDB from an older dump, an empty Redis, then the audit. */
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -69,7 +66,7 @@ test('after a dump of an hour ago and an empty Redis, each survivor ends once, w
     done.id = await submit(world, logging, done.application);
     await world.recordIn('completed', done.id);
 
-    // Open at the dump: one with its account made and its mail waiting, one not even looked at.
+    // Open at the dump: one that waits for its mail, and one that is not yet processed.
     await world.mail.stopListening();
     const mailing = { application: newApplication(), id: '' };
     mailing.id = await submit(world, logging, mailing.application);

@@ -1,4 +1,4 @@
-/** `show` and `find` from outside: the real command on the records of a real run. */
+/** `show` and `find` on the records of a real run. */
 import { userInfo } from 'node:os';
 import { PassThrough } from 'node:stream';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
@@ -187,7 +187,6 @@ test('find: filters, limits, JSON, and 1 where nothing is found', async () => {
       .map((entry) => entry.request_id);
   const states = ['--partner', 'demo', '--state', 'completed'];
   expect(await found(...states, '--since', before)).toEqual(ids.toReversed());
-  // In any case and in part.
   expect(await found('--name', first.business_name.toUpperCase().slice(2))).toEqual([ids[0]]);
   const ein = `${first.ein.slice(0, 2)}-${first.ein.slice(2)}`;
   expect(await found('--ein', ein)).toEqual([ids[0]]);
@@ -254,7 +253,7 @@ test('export: every match on a line, masked; revealed only with a note, like eve
   });
   expect(await cli('erase', '--email', application.email)).toMatchObject({ code: 0 });
   expect(await trail().findOne({ action: 'erase without --yes' })).not.toBeNull();
-  // The note hides what was searched for; with --json it goes to standard error.
+  // The note masks what was searched for; with --json it goes to standard error.
   const found = await cli('find', '--email', application.email, '--json', '--why', 'ticket 12');
   expect(found.stdout).not.toContain('body_sha256');
   const entry = await trail().findOne({ why: 'ticket 12' });
@@ -293,7 +292,7 @@ test('a terminal gets one readable line of what the trail notes, with where the 
   );
   expect(await note({ USER: 'tom' }, terminal)).toContain('by tom ($USER)');
   expect(await note({ USER: '' }, terminal)).toContain(`by ${username} (account)`);
-  // What keeps standard error, such as the log of a job, gets the whole entry.
+  // Without a terminal, standard error gets the whole entry.
   expect(JSON.parse((await note({}, {}, '--why', why)).split('\n')[0]!)).toMatchObject({
     operator_audit: { action: 'find --email', why, by: username, nameFrom: 'account' },
   });

@@ -1,7 +1,4 @@
-/**
- * Mistakes at the command line: each one clear line and a telling exit code; help for everything;
- * keys.
- */
+/** Faults at the command line: one clear line and an exit code; help; keys. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';

@@ -1,4 +1,4 @@
-/** Logging in at the console by a real OpenID provider, in a real browser. */
+/** Logs in at the console by a real OpenID provider, in a real browser. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createServer, type Server } from 'node:http';
 import { Provider } from 'oidc-provider';
@@ -47,7 +47,7 @@ afterAll(async () => {
   await world.close();
 });
 
-/** Its people are named for their role; `nobody` has none. */
+/** The user names are the roles; `nobody` has none. */
 async function startProvider(port: number, redirectUri: string): Promise<Server> {
   const oidc = new Provider(`http://127.0.0.1:${port}`, {
     clients: [
@@ -107,7 +107,7 @@ test('a viewer sees everything masked, and a forged reveal is refused and shows 
   const { page } = await logIn('viewer', `/requests/${requestId}`);
   expect(await textOf(page)).toContain('Personal data is masked');
   expect(await page.$('#why')).toBeNull();
-  // The token of another form is good for this one.
+  // Tokens of any form of the session are valid.
   await page.evaluate(`(() => {
     const form = document.querySelector('form');
     form.action = '/requests/${requestId}/reveal';

@@ -1,7 +1,4 @@
-/**
- * The console in a real browser, over real stores and processes: under load, and while a store or
- * the relay is away. Nothing personal leaves a page, and pages agree with the command.
- */
+/** The console in a real browser, under load and while a store or the relay is away. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Browser, Page } from 'puppeteer-core';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
@@ -33,7 +30,6 @@ let desk: ServiceProcess;
 let ids: string[];
 const loading = new AbortController();
 let load: Promise<void>;
-/** All that was shown masked. */
 const shown: string[] = [];
 const dialogs: string[] = [];
 
@@ -169,7 +165,7 @@ test('a form without its token and a request from another site are refused', asy
   const body = new URLSearchParams({ email: application.email });
   const forged = await fetch(`${desk.url}/find`, { method: 'POST', body });
   expect(forged.status).toBe(403);
-  // A name of another site may lead to this loopback.
+  // A foreign host name may resolve to this loopback.
   const stray = await send(desk.url, {
     method: 'GET',
     path: '/',

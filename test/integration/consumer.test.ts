@@ -1,4 +1,4 @@
-/** Jobs between sender and consumer on a real Redis: what brings records, when, and what shows it. */
+/** Jobs between sender and consumer on a real Redis. */
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
@@ -69,7 +69,7 @@ test('each retry is a delayed job with its time, reason and attempt', async () =
   });
   await eventually('the other retry', () => taken.length > 0);
   expect(taken).toEqual(['mail req_2']);
-  // The same record and version wait once.
+  // The same record and version is queued once.
   await sender.send([retry(1, 600_000)]);
   expect(await sender.counts()).toMatchObject({ delayed: 1 });
 });

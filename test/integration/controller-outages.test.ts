@@ -1,4 +1,4 @@
-/** Partner keys while MongoDB is away, and an ingest that is there before the controller. */
+/** Partner keys while MongoDB or the controller is away. */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';

@@ -1,7 +1,4 @@
-/**
- * Partner keys from a folder of Secrets to ingest: issuing, rotating, switching off, and everything
- * that can be wrong with a file.
- */
+/** Partner keys from a folder of Secrets to ingest. */
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
@@ -96,7 +93,7 @@ test('a key is valid from its own addresses and until its end', async () => {
   await eventually('the problem', async () => (await problems('invalid_annotation')) === 1);
   await annotate({});
   await becomes(key, 202);
-  // No write happens at the end: ingest compares it with its clock.
+  // Ingest compares the end with its clock, without a write.
   await annotate({ 'partner-ingest.io/not-after': new Date(Date.now() + 3_000).toISOString() });
   await eventually(
     'the end to be known',
@@ -153,7 +150,7 @@ test('a broken file removes nothing, and the others are applied all the same', a
   expect(await status(victim)).toBe(202);
   expect(await status(world.key)).toBe(202);
 
-  // Other files are removed as asked.
+  // Removed files that could be read end their keys.
   await rm(join(world.keyFolder, 'fresh.yaml'));
   await becomes(fresh, 401);
   expect(await status(victim)).toBe(202);

@@ -1,7 +1,4 @@
-/**
- * Deletes personal data in time where no TTL index can: raw bodies, and what released accounts
- * held.
- */
+/** Deletes personal data that no TTL index can delete: bodies, and values of released accounts. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { ACCOUNTS, accountIndexes, type Account } from '../../internal/account/account.ts';
 import { forgetReleased } from '../../internal/account/released-expiry.ts';

@@ -1,7 +1,4 @@
-/**
- * Errors of a first contact: each usual mistake with a server has its own sentence, the same in the
- * log, in `/readyz` and on the terminal.
- */
+/** Each usual fault with a server has one sentence in the log, in `/readyz` and on the terminal. */
 import { createSocket } from 'node:dgram';
 import { getServers, lookup, setServers } from 'node:dns';
 import { once } from 'node:events';
@@ -38,7 +35,6 @@ const SHORT_MS = 500;
 
 let own: { readonly redis: Store; readonly mongo: Store };
 let world: World;
-/** Its certificate is not trusted here. */
 let untrusted: Server;
 /** Accepts connections and sends nothing. */
 let silent: Server;
@@ -68,7 +64,7 @@ afterAll(async () => {
 
 const at = (server: Server): string => `127.0.0.1:${(server.address() as AddressInfo).port}`;
 
-/** The sentence about the server at this URL. */
+/** Returns the sentence about the server at this URL. */
 const tellers = {
   mongodb: async (url: string): Promise<string> => {
     const times = { serverSelectionTimeoutMS: SHORT_MS, connectTimeoutMS: SHORT_MS };
@@ -146,7 +142,7 @@ test.each(Object.keys(tellers) as (keyof typeof tellers)[])(
   async (kind) => {
     const [scheme, options, none] = schemes[kind];
     const tell = tellers[kind];
-    // Only the silent server may take all of the time.
+    // Only the silent server may use the whole time-out.
     const tellInTime = (url: string): Promise<string> =>
       eventually('an answer', async () => {
         const told = await tell(url);
@@ -179,7 +175,7 @@ test('a wrong password and a missing right are reported with the error of the se
   );
 });
 
-/** Answers each time a client says something. */
+/** Sends an answer for each piece of data. */
 async function startRaw(answer: (said: string) => Buffer | string): Promise<Server> {
   const server = createServer((socket) => {
     socket.on('error', () => undefined);
@@ -189,7 +185,7 @@ async function startRaw(answer: (said: string) => Buffer | string): Promise<Serv
   return server;
 }
 const tlsAlert = (number: number): Buffer => Buffer.from([0x15, 3, 3, 0, 2, 2, number]);
-/** A Redis that is ready and refuses each command. */
+/** A Redis that greets and then refuses each command. */
 const refusing = (words: string) => (said: string) =>
   said
     .split(/^\*/m)
@@ -354,7 +350,7 @@ test('mongodb+srv finds a set, and lets in who knows its CA, a user and a passwo
   });
   const servers = getServers();
   setServers([nameServer.address]);
-  // The names of the members, which the operating system does not know.
+  // Resolves the members' names, which the operating system does not know.
   const here: LookupFunction = (_name, options, callback) => lookup('127.0.0.1', options, callback);
   const user = `${login.username}:${encodeURIComponent(login.password)}`;
   const client = createMongo(

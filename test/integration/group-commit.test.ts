@@ -1,6 +1,4 @@
-/**
- * Group commit against the real store, through a connection that can be harmed where that matters.
- */
+/** Group commit on the real store, through a proxy that can fail. */
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import type { Collection } from 'mongodb';
 import { startMongoWire } from '../support/mongo-wire.ts';
@@ -16,16 +14,14 @@ import { GroupCommit } from '../../internal/submission/group-commit.ts';
 import { groupCommitLimits, type GroupCommitLimits } from '../../internal/submission/limits.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 
-/** For tests that wait until it has passed. */
 const TIMEOUT_MS = 1_500;
 /** The database waits nine tenths of this for its majority; the rest is for its answer. */
 const STALLED_TIMEOUT_MS = 10_000;
 
 let stores: TestStores;
 let proxy: TcpProxy;
-/** Of what a test opened. */
 const closers: (() => Promise<unknown>)[] = [];
-/** The store's own view, past the proxy. */
+/** The collection without the proxy. */
 let stored: Collection<SubmissionRecord>;
 /** The number of pending withdrawals that group commit reads. */
 let pending: number;
@@ -53,7 +49,7 @@ type Commits = Pick<GroupCommit, 'whenIdle'> & {
   record(record: SubmissionRecord): Promise<CommitResult['kind']>;
 };
 
-/** With a client of its own, which waits for `timeoutMs`. */
+/** Opens a client with this time-out. */
 async function groupCommit(
   limits: Partial<GroupCommitLimits> = {},
   { clock = systemClock, url = proxy.url, timeoutMs = HANG_MS } = {},
@@ -67,8 +63,7 @@ async function groupCommit(
   });
   closers.push(() => client.close());
   const db = client.db(stores.database);
-  // The time-out is for the writes of the tests: on a busy machine the first contact may need
-  // another try.
+  // The time-out is short, so on a busy machine the connection may need a second try.
   await eventually('a connection', async () => {
     await db.collection(SUBMISSIONS).findOne({});
     return true;
@@ -237,8 +232,7 @@ test('too many pending withdrawals also stop the records that wait already', asy
   pending = groupCommitLimits.maxPendingWithdrawals - 1;
   const [sent, waiting, late] = [newRecord(), newRecord(), newRecord()];
   const results = [commits.record(sent), commits.record(waiting)];
-  // Both wait for the same turn of the event loop; the first is sent in it, and then the bound is
-  // reached.
+  // Both requests wait for the same turn; the bound is reached after the first is sent.
   setImmediate(() => (pending += 1));
   expect(await Promise.all(results)).toEqual(['stored', 'not_stored']);
   expect(await commits.record(late)).toBe('not_stored');

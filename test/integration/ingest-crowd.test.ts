@@ -1,6 +1,6 @@
 /**
- * Ingest under a crowd: all the connections it takes and more, and every hostile shape at once. A
- * partner beside them is served, and memory stays below the bound of docs/decisions/0018.
+ * Ingest with the most connections and all hostile shapes at once serves a partner and stays below
+ * its memory bound (docs/decisions/0018).
  */
 import { Agent } from 'node:http';
 import type { Socket } from 'node:net';
@@ -20,26 +20,21 @@ import { eventually } from '../support/wait.ts';
 import { openWorld, type World } from '../support/world.ts';
 
 const MAX_CONNECTIONS = SHARED.connections;
-/** Beyond what ingest takes. */
 const SURPLUS = 100;
-/** Besides the crowd: Jest's own files, the stores, the partner. */
+/** Files of Jest, the stores and the partner. */
 const OTHER_FILES = 500;
-/** Longer than the test, because none of the crowd may end before all connections are open. */
+/** Longer than the test, so that no connection ends by itself. */
 const ENDLESS_SECONDS = 600;
 const MIB = 1024 * 1024;
-/** Memory of an idle connection: 12 kB in the sum of docs/decisions/0018, and young garbage. */
+/** 12 kB in docs/decisions/0018, and garbage. */
 const IDLE_CONNECTION_BYTES = 20 * 1024;
-/** The pod's memory limit in the chart's values. */
 const POD_BYTES = 512 * MIB;
 const AS_IN_A_POD = imageEnvironment();
-/** Longer than any time-out of ingest, so that each shape meets all of them. */
+/** Longer than each time-out of ingest. */
 const SIEGE_MS = 12_000;
-/**
- * A connection that ends comes again later, because at once would take both cores from other tests.
- */
+/** Ended connections return later, to leave processor time to other tests. */
 const AGAIN_AFTER_MS = 5_000;
 const RATE_LIMIT = 600;
-/** Below the partner's rate limit. */
 const BETWEEN_REQUESTS_MS = 50;
 
 let world: World;
@@ -67,7 +62,7 @@ const mib = (bytes: number): string => `${Math.round(bytes / MIB)} MiB`;
 const broken = (target: ServiceProcess, kind: string): Promise<number> =>
   world.metric(target, 'partner_ingest_broken_http_total', { kind });
 
-/** A well-behaved partner, one request after another until `enough`; every one must be accepted. */
+/** Sends requests one after another until `enough`; all must be accepted. */
 async function partnerIsServed(
   target: ServiceProcess,
   enough: () => boolean,
@@ -86,10 +81,7 @@ function once(times: number): () => boolean {
   return () => (count += 1) > times;
 }
 
-/**
- * Runs where this process may hold a socket for each of `count` connections; elsewhere it says what
- * is missing.
- */
+/** Runs if this process may open `count` sockets, else says what is missing. */
 function testWith(count: number, name: string, run: () => Promise<void>): void {
   const needed = count + OTHER_FILES;
   const limit = openFilesLimit();
@@ -113,7 +105,7 @@ testWith(
       from: (index) => `127.0.1.${1 + Math.floor(index / MAX_CONNECTIONS_PER_ADDRESS)}`,
       begin: (socket) => socket.write(head([], 'GET / HTTP/1.1')),
     });
-    // Together with the partner's own connection this is the maximum.
+    // Together with the partner's connection this is the maximum.
     await eventually('the surplus to be closed', () => idle.open === MAX_CONNECTIONS - 1);
     await eventually(
       'it to be counted',
@@ -133,10 +125,7 @@ testWith(
 
 type Shape = readonly [what: string, count: number, begin: (socket: Socket) => void];
 
-/**
- * Hostile and broken connections in the shapes that cost memory, with the number of each. `key` is
- * a partner's.
- */
+/** Hostile shapes that cost memory, with the number of each. */
 function hostileShapes(key: string): readonly Shape[] {
   const authorized = `Authorization: Bearer ${key}`;
   const withLength = (bytes: number, ...lines: string[]): string =>
@@ -191,11 +180,11 @@ testWith(
       ...AS_IN_A_POD,
       RATE_LIMIT_MAX: String(RATE_LIMIT),
     });
-    // This address has a rate limit of its own.
+    // This address has its own rate limit.
     const agent = new Agent({ localAddress: '127.0.0.9' });
     const siege: string[] = [];
     for (const [index, [what, count, begin]] of hostileShapes(world.key).entries()) {
-      // At most 100 connections from one address, because of the limit by address.
+      // At most 100 connections come from one address.
       const from = (one: number): string => `127.1.${index}.${1 + (one % 100)}`;
       const crowd = await gather(target, { count, from, begin, againAfterMs: AGAIN_AFTER_MS });
       siege.push(`${what}: ${crowd.open} open`);
@@ -205,7 +194,7 @@ testWith(
     const { peak } = memoryOf(target.child);
     console.log(`${mib(peak)} at the peak\n${siege.join('\n')}`);
     expect(peak).toBeLessThan(POD_BYTES);
-    // The oldest body was dropped, and connections that sent too much at once were closed.
+    // The oldest body was removed, and connections with too many requests were closed.
     const reason = { reason: 'no_room' };
     const noRoom = await world.metric(target, 'partner_ingest_not_accepted_total', reason);
     expect(noRoom).toBeGreaterThan(0);

@@ -1,4 +1,4 @@
-/** The ingest process as the cluster sees it: signals, exit codes, and failed starts. */
+/** Signals, exit codes and failed starts of ingest. */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { Agent } from 'node:http';
 import { createServer } from 'node:net';
@@ -62,7 +62,7 @@ describe('a signal', () => {
   test('open connections get Connection: close with an answer and lose no request', async () => {
     const ingest = await world.spawn('ingest');
     const endings: string[] = [];
-    /** A proxy whose endpoint was withdrawn uses one connection until an answer says close. */
+    /** A proxy keeps its connection until an answer says close. */
     const client = async (): Promise<void> => {
       const agent = new Agent({ keepAlive: true, maxSockets: 1 });
       for (let ending = ''; ending === '';) {
@@ -70,7 +70,7 @@ describe('a signal', () => {
         if (typeof answer === 'string') ending = answer;
         else if (answer.headers['connection'] === 'close') ending = String(answer.status);
         if (ending !== '') endings.push(ending);
-        // Idle most of the time, as connections of a proxy's pool are.
+        // Mostly idle, as a pooled connection.
         await pause(20);
       }
       agent.destroy();

@@ -1,7 +1,4 @@
-/**
- * Answers that are decided before the body has come: they do not wait for it, and no reset destroys
- * them.
- */
+/** Answers that do not wait for the body. */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { startService } from '../../deploy/local/processes.ts';
 import { MAX_CONNECTIONS_PER_ADDRESS, REFUSAL_BURST } from '../../internal/ingest/limits.ts';
@@ -12,19 +9,18 @@ import { INGEST_PATH, send, type Answer } from '../support/http.ts';
 import { eventually } from '../support/wait.ts';
 import { NO_REDIS, openWorld, type InProcess, type World } from '../support/world.ts';
 
-/** Far below the time-outs of bodies, far above what an answer takes. */
+/** Below the time-outs of bodies. */
 const AT_ONCE_MS = 4_000;
 let world: World;
 let ingest: InProcess;
-/** This ingest allows one request to an address and has served it. */
+/** An ingest whose limit of one request is used up. */
 let limited: InProcess;
 
 beforeAll(async () => {
   world = await openWorld();
   [ingest, limited] = await Promise.all([
     world.start('ingest'),
-    // The process counts by itself in one window, so the next request is over the limit even on a
-    // slow machine.
+    // Without Redis one process counts in one window.
     world.start('ingest', {
       RATE_LIMIT_MAX: '1',
       RATE_LIMIT_WINDOW_SECONDS: '3600',
@@ -35,10 +31,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-/**
- * Writes `bytes` and gives the answer that comes at once, on a connection that is still open for
- * more.
- */
+/** Returns the answer while the connection is still open for more of the body. */
 async function answerAtOnce(target: InProcess, bytes: string): Promise<[Answer, RawConnection]> {
   const connection = await openRaw(target.url);
   connection.write(bytes);
@@ -84,7 +77,7 @@ describe('Expect: 100-continue', () => {
     expect((await world.record(id))?.body?.length()).toBe(0);
     for (const each of [waiting, connection]) {
       expect(each.text()).not.toContain('100 Continue');
-      // Ingest waits for the body for a bounded time.
+      // Ingest waits a bounded time for the body.
       await each.closed();
     }
   });
@@ -108,7 +101,7 @@ describe('Expect: 100-continue', () => {
 });
 
 test('before the keys are loaded a submission is answered 500 and a look-up 503, never 401', async () => {
-  // It never becomes ready, so `world.start` would time out.
+  // `world.start` would wait until it is ready, which it never is.
   const away = await startService('ingest', {
     ...world.environment,
     MONGODB_URI: 'mongodb://127.0.0.1:1',
@@ -173,7 +166,7 @@ test('a flood of refusals from many addresses shares one count beyond a bound', 
     const recorded = await world.records({ remoteIp: { $regex: `^${prefix}` }, state: 'refused' });
     return recorded.length + sum === count && found;
   });
-  // The minute may have ended meanwhile.
+  // The minute may have changed.
   const windows = new Set(counts.map(({ windowStart }) => windowStart.getTime()));
   expect(counts.length).toBeLessThanOrEqual(windows.size * (OVER_LIMIT_ADDRESSES + 1));
   await flooded.close();
@@ -189,7 +182,7 @@ test('connections of one address are bounded, but not those of a trusted proxy',
       url: target.url,
       count: MAX_CONNECTIONS_PER_ADDRESS + 20,
       from: () => '127.0.0.77',
-      // Gets an answer first, because a silent connection is closed after ten seconds.
+      // Sends a request first, because a silent connection is closed after ten seconds.
       begin: (socket) => socket.write(head([], 'GET / HTTP/1.1')),
     });
     await eventually('the surplus to be closed', () => crowd.unanswered === surplus);

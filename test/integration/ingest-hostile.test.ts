@@ -1,7 +1,4 @@
-/**
- * Ingest against slow, broken and hostile HTTP: always an answer in our words, never two records
- * for one request.
- */
+/** Ingest against slow, broken and hostile HTTP. */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import {
@@ -21,9 +18,9 @@ type Slow = 'headers' | 'second' | 'drip';
 
 let world: World;
 let ingest: InProcess;
-/** All slow requests begin together, because each takes seconds. */
+/** Begun together, because each takes seconds. */
 let slow: Record<Slow, Promise<Answer>>;
-/** Reads of clients that sent only these bytes. */
+/** What clients read that sent only these bytes. */
 let unasked: Promise<readonly string[]>;
 const recorded = new Set<string>();
 
@@ -38,8 +35,7 @@ beforeAll(async () => {
   unasked = Promise.all(['', '\r\n', '\r\n\r\n\n'].map(readUnasked));
   for (const one of [...Object.values(slow), unasked]) one.catch(() => {});
 });
-// After all of them, in whatever order they ran: each request that had to be recorded left one
-// record, and nothing else did.
+// After all tests, exactly the requests that must be recorded have a record.
 afterAll(async () => {
   try {
     const kept = await world.records({ state: { $ne: 'refused' } });
@@ -49,7 +45,7 @@ afterAll(async () => {
   }
 });
 
-/** `KEY` stands for the partner's key, which the world makes. */
+/** `KEY` stands for the partner's key. */
 const post = (lines: readonly string[]): string =>
   `${head(['Authorization: Bearer KEY', ...lines])}{}`;
 const hostIs = (host: string): string =>
@@ -63,7 +59,6 @@ const authorized = (): string => `Authorization: Bearer ${world.key}`;
 
 const HEAD_404 = head([], 'GET / HTTP/1.1');
 
-/** A connection whose first request was answered. */
 async function answered(bytes: string): Promise<RawConnection> {
   const connection = await openRaw(ingest.url);
   connection.write(bytes);
@@ -99,7 +94,7 @@ async function lastAnswer(
   }
 }
 
-/** Writes, reads one answer, and makes sure that the connection then ends without another word. */
+/** Expects one answer and then the end of the connection. */
 async function onlyAnswer(...writes: readonly (string | Uint8Array)[]): Promise<Answer> {
   const connection = await openRaw(ingest.url);
   for (const bytes of writes) connection.write(bytes);
@@ -109,7 +104,7 @@ async function onlyAnswer(...writes: readonly (string | Uint8Array)[]): Promise<
   return answer;
 }
 
-/** A connection whose request `bytes` ingest has begun to read. */
+/** Returns once ingest has begun to read the request. */
 async function bodyBegun(bytes: string): Promise<RawConnection> {
   const read = (): Promise<number> =>
     world.metric(ingest, 'partner_ingest_limiter_decisions_total');
@@ -120,7 +115,7 @@ async function bodyBegun(bytes: string): Promise<RawConnection> {
   return connection;
 }
 
-/** Expects the answer of the record, stored with these words. */
+/** Expects the answer and the stored text. */
 async function expectKept(
   answer: Answer,
   words: (id: string) => string,
@@ -148,7 +143,7 @@ const expectMalformed = (answer: Answer, bytes: string | Uint8Array): Promise<vo
 const broken = (kind: string): Promise<number> =>
   world.metric(ingest, 'partner_ingest_broken_http_total', { kind });
 
-/** Waits until exactly `count` of this kind are counted. */
+/** Waits until the counter has exactly `count`. */
 const becomesBroken = (kind: string, count: number): Promise<unknown> =>
   eventually(`${count} ${kind}`, async () => (await broken(kind)) === count);
 
@@ -183,9 +178,9 @@ describe('what is no HTTP', () => {
 
 describe('framing that breaks after the headers', () => {
   test('after a whole request, that request keeps its own answer', async () => {
-    // The first of these tests, because the others do not wait until their faults are counted.
+    // Runs first, because other tests do not wait until their faults are counted.
     const whole = `${head([authorized(), 'Content-Length: 2'])}{}`;
-    // A Content-Length that is too short does the same: what is left over is no request.
+    // A Content-Length that is too short leaves such bytes over.
     for (const garbage of ['garbage\r\n\r\n', '{"left":"over"}']) {
       const before = await broken('not_http');
       await expectAccepted(await onlyAnswer(whole + garbage));
@@ -256,7 +251,7 @@ describe('a connection that is reset', () => {
     own = await world.spawn('ingest', { TRUSTED_PROXIES: '127.0.0.1/32' });
   });
 
-  /** The process serves requests and has logged no error. */
+  /** Expects that the process serves and has logged no error. */
   async function expectWell(): Promise<void> {
     await expectAccepted(await send(own.url, { key: world.key, body: '{}' }));
     expect(own.child.exitCode).toBeNull();

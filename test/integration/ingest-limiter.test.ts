@@ -1,7 +1,4 @@
-/**
- * The limit of requests per address: whose address counts, shared by real processes, before
- * authentication, and in force without Redis.
- */
+/** The limit of requests per address, shared by processes and kept without Redis. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { startRedis, type Store } from '../../deploy/local/stores.ts';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
@@ -16,7 +13,7 @@ import { NO_REDIS, openWorld, type InProcess, type World } from '../support/worl
 const FALLBACK = 'partner_ingest_limiter_fallback';
 const DECISIONS = 'partner_ingest_limiter_decisions_total';
 const UNTRUSTED = 'partner_ingest_untrusted_forwarded_for_total';
-/** Attempts until no process counts by itself in between. */
+/** A process may count by itself in between, so a test is repeated. */
 const ATTEMPTS = 20;
 const MAX = 60;
 let world: World;
@@ -38,7 +35,6 @@ afterAll(async () => {
   await world.close();
   await redis.stop();
 });
-/** Ingests that a test started and closes again, whatever becomes of it. */
 const started: InProcess[] = [];
 afterEach(async () => {
   for (const ingest of started.splice(0)) await ingest.close();
@@ -77,7 +73,7 @@ async function expectLimited(
   return id;
 }
 
-/** Expects a 202 for all, counted by the process because Redis answered none. */
+/** Expects a 202 for each, counted in the process because Redis is away. */
 async function expectServed(ingest: InProcess, count: number): Promise<void> {
   const judged = (store: string): Promise<number> => world.metric(ingest, DECISIONS, { store });
   const [byRedis, locally] = [await judged('redis'), await judged('local')];
@@ -89,10 +85,7 @@ async function expectServed(ingest: InProcess, count: number): Promise<void> {
 
 let addresses = 0;
 
-/**
- * Runs `judge` with a new address. A process counts by itself while Redis is slow, so another
- * address is tried then.
- */
+/** Runs `judge` with a new address, and another one if Redis was slow. */
 async function withSharedCount(
   processes: readonly { readonly adminUrl: string }[],
   judge: (address: string) => Promise<void>,
@@ -127,7 +120,7 @@ async function expectLocalLimit(ingest: InProcess, address: string, max: number)
   await expectLimited(await post(ingest, address), max, 60);
 }
 
-/** Waits until an address is counted in Redis again; a slow Redis costs another address. */
+/** Waits until an address is counted in Redis again. */
 async function expectSharedAgain(ingest: InProcess): Promise<void> {
   const counted = (): Promise<number> =>
     world.metric(ingest, DECISIONS, { store: 'redis', decision: 'served' });
@@ -153,7 +146,7 @@ test('two processes serve up to the limit together and refuse the rest, which ar
 
     const over = await post(children[1], address);
     await expectLimited(over, MAX, 60);
-    // The window began with the first request, or after it.
+    // The window begins with the first request, or later.
     const leastLeft = 60 - (performance.now() - startedAt) / 1_000;
     expect(Number(over.headers['retry-after'])).toBeGreaterThanOrEqual(Math.floor(leastLeft));
     const refused: string[] = [];
@@ -207,8 +200,7 @@ test("a partner's own bounds hold over all processes and addresses, for it alone
         body: big,
         headers: { 'x-forwarded-for': `192.0.8.${index}` },
       });
-    // 15 bodies of 65,000 bytes fit into a megabyte, 16 do not. Blanks are no JSON object, hence
-    // 400.
+    // 15 bodies of 65,000 bytes fit into a megabyte. Blanks are no JSON object, hence 400.
     for (let index = 0; index < 15; index += 1) expect((await sendBig(index)).status).toBe(400);
     for (let index = 15; index < 19; index += 1)
       expect((await post(children[0], address, key)).status).toBe(202);
@@ -270,7 +262,7 @@ describe('in one process', () => {
   test('an address is served again in the next window', async () => {
     const ingest = await startIngest({ RATE_LIMIT_MAX: '2', RATE_LIMIT_WINDOW_SECONDS: '1' });
     let limited = false;
-    // Three at once, because on a busy machine a window may pass between two in turn.
+    // Three at once, because a busy machine may let a window pass between two.
     await eventually('a 202 after a 429', async () => {
       const limitedBefore = limited;
       const answers = await Promise.all([1, 2, 3].map(() => post(ingest, '192.0.6.3')));

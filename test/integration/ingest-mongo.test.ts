@@ -1,7 +1,4 @@
-/**
- * Ingest while MongoDB hangs, dies and comes back: a 500 means not accepted, a 202 means stored,
- * without exception.
- */
+/** Ingest while MongoDB hangs, dies and returns. */
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { MongoClient, type Collection } from 'mongodb';
 import { startMongo, type Store } from '../../deploy/local/stores.ts';
@@ -42,19 +39,13 @@ afterAll(async () => {
 beforeEach(() => eventually('ingest to accept', async () => (await post()).status === 202));
 afterEach(() => heal(store));
 
-/**
- * Every one is answered while the store is away, and nobody has repaired it: so each came by its
- * deadline.
- */
+/** All are answered while the store is away, so by their deadline. */
 async function expectRefused(requests: readonly Promise<Answer>[]): Promise<string[]> {
   const answers = await withDeadline(Promise.all(requests), HANG_MS, 'refusing');
   return answers.map((answer) => expectAnswer(answer, 500, bodies.internal));
 }
 
-/**
- * Once all withdrawals are acknowledged, no request answered 500 has anything but a withdrawn
- * record.
- */
+/** Once all withdrawals are confirmed, a request answered 500 has at most a withdrawn record. */
 async function expectNotAccepted(ids: readonly string[]): Promise<void> {
   await eventually(
     'all withdrawals to be acknowledged',
@@ -84,7 +75,7 @@ async function expectServedAgain(): Promise<void> {
   });
 }
 
-/** More than the kernel buffers between us and it, so that writing itself stalls. */
+/** More than the kernel buffers, so that writing stalls. */
 const LARGE = JSON.stringify({ business_name: 'x'.repeat(60_000) });
 
 test.each([
@@ -99,8 +90,7 @@ test.each([
       const large = Array.from({ length: 150 }, () => post(LARGE));
       const malformed = [post('[]'), post('x'.repeat(70_000)), post('')];
       const ids = await expectRefused([...large, ...malformed]);
-      // What needs no record is answered as ever, and the pod stays in service so that partners get
-      // this 500.
+      // Other answers do not change, and the pod stays ready, so that partners get this 500.
       expectAnswer(await send(ingest.url, { body: '{}' }), 401, bodies.keyMissing);
       expect((await fetch(`${ingest.adminUrl}/readyz`)).ok).toBe(true);
       await repair();
@@ -117,7 +107,7 @@ test('an ingest that starts without MongoDB is live but not ready, and gets read
   expectAnswer(await send(ingest.url, { body: '{}' }), 401, bodies.keyMissing);
   await store.restart();
   const late = await starting;
-  // The first write of a database that has just started may take too long.
+  // The first write after a start of the database may take too long.
   const answer = await eventually('a 202', async () => {
     const next = await send(late.url, { key: world.key, body: '{}' });
     return next.status === 202 && next;

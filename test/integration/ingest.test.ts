@@ -1,7 +1,4 @@
-/**
- * Ingest from outside, case by case: status, exact body, and the record every request leaves (or
- * does not leave).
- */
+/** Status, exact body and record of each kind of request. */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { bodies, expectAnswer, expectRecord, head, openRaw, rawAnswer } from '../support/ingest.ts';
 import { eventually } from '../support/wait.ts';
@@ -11,15 +8,14 @@ import { openWorld, type InProcess, type World } from '../support/world.ts';
 const MAX = 65_000;
 let world: World;
 let ingest: InProcess;
-/** Every request that has to leave a record; nothing else may be in the database at the end. */
+/** Requests that must leave a record; the database must hold no others. */
 const recorded = new Set<string>();
 
 beforeAll(async () => {
   world = await openWorld();
   ingest = await world.start('ingest');
 });
-// After all of them, in whatever order they ran: each request that had to be recorded left one
-// record, and nothing else did.
+// After all tests, exactly the requests that must be recorded have a record.
 afterAll(async () => {
   try {
     expect((await world.records()).map((record) => record._id).toSorted()).toEqual(
@@ -139,10 +135,10 @@ describe('a body', () => {
     ['65,000 bytes of emoji', objectOf(65_000, '🏦'), 'accepted'],
   ])('%s', async (_name, body, outcome) => {
     await expectStored(await send(ingest.url, { key: world.key, body }), outcome, body);
-    // Chunked in small pieces, which also cuts through the middle of multibyte characters.
+    // Small chunks also split multibyte characters.
     const chunks = pieces(bytesOf(body), body.length > 1_000 ? 4_001 : 1);
     await expectStored(await send(ingest.url, { key: world.key, chunks }), outcome, body);
-    // Keys that mean something to JavaScript have changed nothing.
+    // Keys that mean something to JavaScript have no effect.
     expect(Object.keys(Object.prototype)).toEqual([]);
     expect(({} as Record<string, unknown>)['polluted']).toBeUndefined();
   });
@@ -270,7 +266,7 @@ describe('other methods and paths', () => {
     const before = await answered404();
     const answer = await rawAnswer(ingest.url, `${head(lines, `POST ${path} HTTP/1.1`)}{}`);
     await expectUnrecorded(expectAnswer(answer, 404, bodies.notFound));
-    // Counted once the answer is out.
+    // Counted after the answer is sent.
     await eventually('it to be counted', async () => (await answered404()) === before + 1);
   });
 });

@@ -1,6 +1,4 @@
-/**
- * The keys in ingest's memory: what is read replaces them, and what cannot be read revokes none.
- */
+/** Keys in the memory of ingest: only a read that succeeds replaces them. */
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
@@ -35,7 +33,7 @@ beforeEach(async () => {
 });
 afterAll(() => stores.close());
 
-/** What a round of the controller does. */
+/** Writes as a round of the controller does. */
 async function write(keys: readonly string[], synced = true): Promise<void> {
   const { version } = (await store.documents.read())!;
   await store.documents.replace(version, keys.map(stored), { synced });

@@ -1,7 +1,6 @@
 /**
- * Random histories of partner Secrets, operators, two controllers, restores and leaps of the clock:
- * which keys count in ingest after each step, on the real store. A failure prints the shortest
- * history that fails.
+ * Random histories of Secrets, operators, two controllers, restores and clock leaps, on the real
+ * store. A failure prints the shortest history that fails.
  */
 import * as fc from 'fast-check';
 import type { Document } from 'mongodb';
@@ -33,7 +32,7 @@ const KEYS = Array.from({ length: 10 }, newApiKey);
 const MINUTE_MS = 60_000;
 const LEAPS_MS = [400, 400, 61 * MINUTE_MS, -61 * MINUTE_MS, 3 * DAY_MS, -3 * DAY_MS, 30 * DAY_MS];
 const CONTROLLERS = ['one', 'two'] as const;
-/** Of a round that writes: two reads, then the document. */
+/** A round makes two reads and a write. */
 const CALLS = 3;
 
 const slot = fc.nat(SECRETS - 1);
@@ -51,10 +50,10 @@ const step = fc.oneof(
   },
   { weight: 2, arbitrary: fc.record({ kind: fc.constant('revoke'), key }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('flag'), slot, off: fc.boolean() }) },
-  // Everything is deleted, or comes again with other uids, as after a reinstall.
+  // All Secrets are deleted, or return with other uids, as after a reinstall.
   { weight: 2, arbitrary: fc.record({ kind: fc.constantFrom('wipe', 'reinstall') }) },
   { weight: 3, arbitrary: fc.record({ kind: fc.constantFrom('backup', 'restore', 'lose') }) },
-  // The leader is about to write `key`, and stands still until it is a former leader.
+  // The leader freezes before it writes `key`, until another one leads.
   {
     weight: 3,
     arbitrary: fc.record({
@@ -70,7 +69,7 @@ type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
 const moment = fc.record({
   what: step,
   byMs: fc.constantFrom(...LEAPS_MS),
-  /** Whether ingest reads the keys then. */
+  /** Says whether ingest reads the keys at that moment. */
   looks: fc.boolean(),
 });
 type Moment = typeof moment extends fc.Arbitrary<infer T> ? T : never;
@@ -107,7 +106,7 @@ class History {
   }
 
   async play({ what, byMs, looks }: Moment): Promise<void> {
-    // No two moments are the same millisecond.
+    // No two moments may fall into the same millisecond.
     this.#nowMs += byMs + 1;
     await this.#do(what);
     const before = await storedKeys(stores.db);
@@ -182,12 +181,12 @@ class History {
     const going = this.#rounds(former, new KeyStore({ db, clock: this.#clock })).round(list);
     if (!stood()) await going.catch(() => {});
     if (!stood()) return;
-    // It may have had nothing to write.
+    // The round may have had nothing to write.
     await going.catch((error: unknown) => expect(error).toBeInstanceOf(SupersededError));
     expect(await documents().find().toArray()).toEqual(after);
   }
 
-  /** As the leader does, who takes the lease again after it was lost. */
+  /** A leader takes a lost lease again. */
   async #round(): Promise<void> {
     const rounds = this.#rounds(this.#leader, this.#store);
     try {
@@ -250,7 +249,7 @@ class History {
         active: status === 'active' && !this.#disabled.has(partnerId),
       });
       if (isGuarded) continue;
-      // It belongs to one Secret, and stays with the one that has it.
+      // A key belongs to one Secret and stays with it.
       const owner = inSecrets.find(({ name }) => name === source.name);
       const holds = inSecrets.some(({ name }) => name === held?.source.name);
       if (holds) expect(source.name).toBe(held?.source.name);

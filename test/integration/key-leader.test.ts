@@ -48,7 +48,7 @@ test('of two controllers one leads; a frozen leader is replaced and later writes
   await becomes(ended, 202);
   await becomes(turnedOff, 202);
 
-  // It has seen a change, perhaps, and is about to write it.
+  // The leader may have seen a change that it is about to write.
   await world.writePartner({ partner: 'flickering', keys: [flickering] });
   one.child.kill('SIGSTOP');
   const frozenAt = performance.now();

@@ -1,7 +1,4 @@
-/**
- * Rounds of the controller on the stored keys: what a partial list may change, what ends, and who
- * may write.
- */
+/** Rounds of the controller on the stored keys. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { KeyRounds } from '../../internal/controller/reconcile-partner-keys.ts';
 import type { SecretList } from '../../internal/controller/secret-source.ts';
@@ -39,7 +36,7 @@ beforeEach(async () => {
 const documents = () => stores.db.collection(PARTNER_KEYS);
 const expireAt = (expiresAt: Date) => documents().updateMany({}, { $set: { expiresAt } });
 
-/** The rounds of a new leader; the lease before has expired. */
+/** Rounds of a new leader, after the end of the last lease. */
 async function leading(holder: string): Promise<KeyRounds> {
   await expireAt(new Date(0));
   expect(await store.documents.take(holder)).toBe(true);
@@ -78,7 +75,7 @@ const secret = (
 const many = (count: number): PartnerSecret[] =>
   Array.from({ length: count }, (_none, index) => secret(`p${index}`));
 
-/** A list of these; with `unread`, one that could not read that part of the source. */
+/** A list of these Secrets; `unread` is a part of the source that could not be read. */
 const listOf = (secrets: readonly PartnerSecret[], unread?: string): SecretList => ({
   secrets,
   problems: [],

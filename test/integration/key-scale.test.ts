@@ -1,4 +1,4 @@
-/** As many keys as there is room for, from Secrets to ingest, and what happens if all are lost. */
+/** The greatest number of keys, from Secrets to ingest. */
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
@@ -29,7 +29,6 @@ afterAll(async () => {
   await world.close();
 });
 
-/** Resolves to the milliseconds it took. */
 async function becomes(key: string, wanted: number): Promise<string> {
   const beganAt = performance.now();
   await eventually(`${wanted}`, async () => {

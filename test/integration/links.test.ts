@@ -1,7 +1,4 @@
-/**
- * What becomes of the link: used on the reference login page, once; void after a leak; mailed again
- * past the retention.
- */
+/** The activation link on the reference login page. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { startLoginPage, type LoginPage } from '../../deploy/local/login-page.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
@@ -124,7 +121,7 @@ test('after a link is used, no command mails that account again', async () => {
   expect(await ledger.beginHandOver(before, intent, fresh)).toBe(false);
   expect((await accountOf(id)).mail).toEqual(before.mail);
 
-  // As after an ambiguous hand-over: the mail was out, and the request was given up.
+  // The relay took the mail without an answer, and the request became a dead letter.
   await accounts().updateOne({ requestId: id }, { $unset: { notifiedAt: true } });
   await requests().updateOne({ _id: id }, { $set: { state: 'dead_lettered' } });
   expect((await cli('show', id)).stdout).toContain('so the e-mail arrived');
@@ -139,7 +136,7 @@ test('the e-mail has a reference number, which commands accept, and the contact'
   const { text } = world.mail.mailsTo(application.email)[0] ?? { text: '' };
   expect(text).toContain(`Your reference number: ${referenceOf(id)}`);
   expect(text).toContain('Questions? Contact +1 555 0100');
-  // Read aloud or typed by hand: with dashes or without, o for 0.
+  // Typed by hand: with or without dashes, and o for 0.
   const typed = referenceOf(id).replaceAll('-', '').replaceAll('0', 'o');
   for (const reference of [referenceOf(id), typed])
     expect((await cli('show', reference, '--json')).json()).toMatchObject({ request_id: id });

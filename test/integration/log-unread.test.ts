@@ -1,4 +1,4 @@
-/** A process serves and ends although nobody reads its log. */
+/** A process serves and ends although its log is not read. */
 import { spawn } from 'node:child_process';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { ROOT } from '../../tools/root.ts';
@@ -7,7 +7,7 @@ import { sumOf } from '../support/metrics-text.ts';
 import { eventually, HANG_MS } from '../support/wait.ts';
 import { newApplication, openWorld, type World } from '../support/world.ts';
 
-/** Their lines are several times what a pipe and this test's side of it hold. */
+/** Their log lines exceed what the pipe can hold. */
 const REQUESTS = 8_000;
 
 let world: World;

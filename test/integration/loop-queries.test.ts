@@ -1,6 +1,6 @@
 /**
- * Every read that a process repeats uses an index for it, as the store itself explains, also in a
- * collection so large that a scan would be chosen if it could be: by MongoDB and by DocumentDB.
+ * Every repeated read uses an index, by the plan of the store itself, on a collection so large that
+ * a scan would be chosen.
  */
 import { expect, test } from '@jest/globals';
 import { MongoClient, type Document } from 'mongodb';
@@ -16,7 +16,7 @@ import { openTestStores } from '../support/test-stores.ts';
 const FINAL = 20_000;
 const LATER = new Date(Date.now() + 1e9);
 
-/** The indexes of the plan that is carried out; DocumentDB also lists what others would cost. */
+/** The indexes of the chosen plan; DocumentDB also lists other plans. */
 function indexesIn(plan: unknown): string[] {
   if (typeof plan !== 'object' || plan === null) return [];
   return Object.entries(plan).flatMap(([key, value]) => {
@@ -34,7 +34,7 @@ test('no read of a loop scans the collection', async () => {
       const { dueAt: _never, body: _body, ...record } = newRecord({ version: 2, bodyUntil: LATER });
       return { ...record, state: 'completed' as const, expiresAt: LATER };
     });
-    // More than a page, so that the oldest of other partners are looked for too.
+    // More than a page, so that the oldest records of other partners are searched too.
     const waiting = Array.from({ length: DUE_PAGE + 1 }, () =>
       newRecord({ state: 'account_created', version: 1, dueAt: new Date(0) }),
     );

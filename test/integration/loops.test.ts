@@ -1,4 +1,4 @@
-/** Each loop whose right is taken away is told, and no longer once it has it again. */
+/** Each loop reports a missing database right. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceName } from '../../deploy/local/processes.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
@@ -7,7 +7,7 @@ import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica
 import { HEAL_HANG_MS, eventually } from '../support/wait.ts';
 import { openWorld, type World } from '../support/world.ts';
 
-/** What each process may no longer do, and the loops that need it. */
+/** The removed right of each process, and the loops that need it. */
 const rights: Readonly<
   Record<Exclude<ServiceName, 'console'>, Readonly<Record<string, readonly string[]>>>
 > = {

@@ -1,7 +1,4 @@
-/**
- * Everything a mail server can do wrong, against the real processor: which state follows, what is
- * counted, how many mails.
- */
+/** Faults of a mail server against the real processor: states, counters and mails. */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { Queue, type Job } from 'bullmq';
 import type { MailHandOver } from '../../internal/account/mail-ledger.ts';
@@ -30,13 +27,12 @@ beforeAll(async () => {
 afterEach(async () => {
   world.mail.setFault(undefined);
   await world.mail.listenAgain();
-  // On a slow machine the next attempts would meet the fault of a later test, and add to the
-  // answers that blame our sender.
+  // Later attempts would meet the fault of another test.
   await pastLockConflicts(() => world.stores.db.collection(SUBMISSIONS).deleteMany({}));
 });
 afterAll(() => world.close());
 
-/** The record once its first attempt at the e-mail has been settled. */
+/** The record after its first attempt at the e-mail. */
 function settled(requestId: string): Promise<SubmissionRecord> {
   return eventually('the first attempt to be settled', async () => {
     const record = await world.record(requestId);
@@ -47,16 +43,16 @@ function settled(requestId: string): Promise<SubmissionRecord> {
   });
 }
 
-/** The relay refuses all mail for now, so the record keeps its place in the line. */
+/** The relay refuses all mail, so the record stays in the line. */
 const RELAY = { state: 'account_created', attempts: 0, place: true } as const;
-/** Tried again after `seconds`, of which a fifth is random. */
+/** The next attempt comes after `seconds`, of which a fifth is random. */
 const later = (seconds: number, ambiguous = 0) =>
   ({ state: 'account_created', attempts: 0, seconds, ambiguous }) as const;
 const UNDELIVERABLE = { state: 'undeliverable' } as const;
-/** What a busy machine needs between two writes, in seconds. */
+/** A busy machine may need this time between two writes. */
 const BETWEEN_WRITES_S = 10;
 
-/** What any tool for BullMQ shows of a retry that waits. */
+/** Finds the delayed job as a BullMQ tool does. */
 async function delayedJob({ _id }: SubmissionRecord): Promise<Job | undefined> {
   const { hostname, port, pathname } = new URL(world.stores.redisUrl);
   const connection = { host: hostname, port: Number(port), db: Number(pathname.slice(1)) };
@@ -86,7 +82,7 @@ const refusals: readonly (readonly ['mail' | 'rcpt' | 'data', string, string, Th
   ['data', '554 5.7.1 looks like spam', 'the mail', later(60)],
 ];
 
-/** Submits under the fault; what follows from the first attempt is in record, account and mailbox. */
+/** Submits under the fault; returns the record and the mails after the first attempt. */
 async function firstAttempt(fault: SmtpFault, then: Then, noted: Partial<MailHandOver>) {
   world.mail.setFault(fault);
   const application = newApplication();
@@ -126,7 +122,7 @@ async function firstAttempt(fault: SmtpFault, then: Then, noted: Partial<MailHan
     expect(record.dueAt).toBeUndefined();
     expect(record.history.at(-1)).toMatchObject({ state: then.state, reason: record.lastError });
   }
-  // One mail's misfortune holds nobody else up.
+  // The next e-mail is not delayed.
   const next = newApplication();
   await world.recordIn('completed', await submit(world, ingest, next));
   expect(world.mail.mailsTo(next.email)).toHaveLength(1);
@@ -187,7 +183,7 @@ test('a record whose workers died five times becomes a dead letter', async () =>
   expect(world.mail.mailsTo(application.email)).toHaveLength(0);
 });
 
-/** Begins a fault that no open connection of the pool escapes. */
+/** Begins a fault that also affects open connections. */
 async function refuseSessions(fault: SmtpFault): Promise<void> {
   await world.mail.stopListening();
   world.mail.setFault(fault);

@@ -1,7 +1,4 @@
-/**
- * The mail ledger in the real store: its counts hold through repeats, crashes and storms, and who
- * was mailed twice is found.
- */
+/** The mail ledger on the real store: its counts are right after repeats and crashes. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Collection } from 'mongodb';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
@@ -58,7 +55,7 @@ const intentOf = (claim: number): Intent => ({
 });
 const read = async (accountId: string): Promise<Account> => (await accounts.read(accountId))!;
 
-/** One hand-over as the processor does it; without `handOver`, one that dies in between. */
+/** Hands over once; without `handOver` the worker dies in between. */
 async function handOver(accountId: string, claim: number, handedOver?: HandOver): Promise<void> {
   const intent = intentOf(claim);
   const account = await read(accountId);

@@ -1,7 +1,4 @@
-/**
- * One hand-over at a time against a misbehaving server: what the mailer says of it, and that its
- * bounds hold.
- */
+/** One hand-over at a time against a faulty server: results and time-outs. */
 import type { LookupFunction } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import PostalMime from 'postal-mime';
@@ -19,14 +16,14 @@ import { startRawRelay, type RawRelay } from '../support/raw-relay.ts';
 import { HANG_MS, HEAL_HANG_MS, eventually } from '../support/wait.ts';
 
 const message = { subject: 'S', text: 'T', html: '<p>H</p>', messageId: '<m@partner.example>' };
-/** Longer than any test: only the bound that a test is about is short. */
+/** Long time-outs; a test shortens the one it is about. */
 const patient: MailerLimits = {
   connectMs: HEAL_HANG_MS,
   beforeContentMs: HEAL_HANG_MS,
   afterContentMs: HEAL_HANG_MS,
   idleMs: HEAL_HANG_MS,
 };
-/** Enough for a busy machine to come from the greeting to where the server hangs. */
+/** A busy machine needs this time to reach the phase that hangs. */
 const SHORT_MS = 3_000;
 const never = new AbortController().signal;
 
@@ -89,7 +86,7 @@ describe('giving up', () => {
     const result = handOver(mailer, lost.signal);
     await eventually('the connection', () => catcher.counts.connections > connections);
     lost.abort();
-    // No bound of its own would end it.
+    // No other time-out would end it.
     expect(await withDeadline(result, HANG_MS, 'giving up')).toMatchObject({ result: 'aborted' });
     expect(catcher.mails).toHaveLength(0);
   });
@@ -105,12 +102,11 @@ describe('giving up', () => {
 
   test('after the content does not interrupt the wait for the answer', async () => {
     const lost = new AbortController();
-    // Of this test alone: a session that another test gave up may still read its commands.
+    // Its own recipient, because the session of another test may still read commands.
     const recipient = 'bob@example.com';
     let asked = 0;
     catcher.setFault(({ rcptTo }) => {
-      // With the recipient known it is asked at RCPT, at DATA and, the third time, once the content
-      // has come.
+      // The catcher asks at RCPT, at DATA and after the content of this recipient.
       if (rcptTo.includes(recipient)) asked += 1;
       if (asked === 3) lost.abort();
       return undefined;
@@ -268,7 +264,7 @@ describe('on the way to the relay', () => {
   });
 
   test('the next address is tried if one does not answer or refuses', async () => {
-    // 192.0.2.1 is nobody's (RFC 5737).
+    // 192.0.2.1 belongs to nobody (RFC 5737).
     expect((await handOver(through(to('192.0.2.1', '127.0.0.9', '127.0.0.1')))).result).toBe(
       'accepted',
     );

@@ -1,4 +1,4 @@
-/** The common pace on a real Redis, which goes away and comes back. */
+/** The common pace of e-mails on a real Redis. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { PACE_TIMEOUT_MS } from '../../internal/mail/limits.ts';
 import { MailPace } from '../../internal/mail/mail-pace.ts';
@@ -9,7 +9,6 @@ import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
 import { eventually } from '../support/wait.ts';
 
-/** Moments that one process reserves before the other asks. */
 const SHARED = 20;
 const EVERY_MS = 1_000;
 let stores: TestStores;
@@ -39,7 +38,7 @@ async function open(url: string): Promise<MailPace> {
 
 test('processes share the pace, and without Redis each keeps its part', async () => {
   const [one, other] = await Promise.all([open(stores.redisUrl), open(proxy.url)]);
-  // A slow answer counts as none, and the process then keeps its part for a while.
+  // A slow answer counts as none, so the process keeps to its part for a while.
   await eventually('the moments of another process', async () => {
     for (let n = 0; n < SHARED; n += 1) await one.reserve();
     return (await other.reserve()) > (SHARED / 2) * EVERY_MS;

@@ -1,4 +1,4 @@
-/** Two real processors before a relay that takes no mail, or recipients that say nothing. */
+/** Two processors with a relay that takes no mail, or with silent recipients. */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { handOversOf } from '../../internal/mail/ledger.ts';
@@ -44,7 +44,7 @@ afterEach(async () => {
 });
 afterAll(() => world.close());
 
-/** Sessions that hang, and those that are open, meet the fault that is set. */
+/** Reopens all sessions, so that they meet the present fault. */
 async function reconnect(): Promise<void> {
   await world.mail.stopListening();
   await world.mail.listenAgain();
@@ -79,7 +79,7 @@ test('after a 421 at the greeting, silent recipients do not delay other partners
     asked += 1;
     return { at: 'data', hang: true };
   });
-  // At RCPT, at DATA, and once the content has come.
+  // The relay has been silent at RCPT, at DATA and after the content.
   await eventually('silence after the content', () => asked >= 3);
   await completed(await submit('victim', 5));
 });

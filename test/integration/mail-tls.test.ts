@@ -1,7 +1,4 @@
-/**
- * TLS and AUTH with real relays whose certificate was made a moment ago: what is trusted, and that
- * nothing leaves unencrypted.
- */
+/** TLS and AUTH with real relays and new certificates. */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -24,16 +21,13 @@ const [keyFile, certificateFile] = [join(folder, 'key.pem'), join(folder, 'ca.pe
 
 interface Relay {
   readonly port: number;
-  /**
-   * What it has seen: `AUTH`, `MAIL` and the recipient of each mail, with whether that was
-   * encrypted.
-   */
+  /** Commands that the relay has seen, with whether they were encrypted. */
   readonly seen: string[];
   readonly close: () => Promise<void>;
 }
 const relays: Relay[] = [];
 
-/** A relay that wants a login; `tls` is when TLS begins, if at all. */
+/** A relay with a login; `tls` says when TLS begins. */
 async function startRelay(tls: 'at once' | 'STARTTLS' | 'never'): Promise<Relay> {
   const seen: string[] = [];
   const see = (what: string, secure: boolean): void =>
@@ -63,7 +57,7 @@ async function startRelay(tls: 'at once' | 'STARTTLS' | 'never'): Promise<Relay>
       });
     },
   });
-  // A client that does not trust the certificate ends its session here.
+  // A client that does not trust the certificate ends its session.
   server.on('error', () => undefined);
   const port = await listen(server.server);
   const close = () =>
@@ -91,7 +85,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true });
 });
 
-/** From this process, which does not know the certificate. */
+/** Hands over from this process, which does not trust the certificate. */
 async function handOver(url: string, tls: TlsMode): Promise<HandOver> {
   const mailer = createMailer({
     relay: relayOf(url, tls),

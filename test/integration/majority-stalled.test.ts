@@ -1,7 +1,4 @@
-/**
- * A replica set that applies writes but has no majority, under load: a request that was answered
- * 500 stays unprocessed.
- */
+/** A replica set that applies writes without a majority, under load. */
 /* oxlint-disable node/no-process-env -- LONG is a choice of the person who runs the tests */
 import { Agent } from 'node:http';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
@@ -15,14 +12,14 @@ import { newApplication, openWorld, type World } from '../support/world.ts';
 
 const long = (process.env['LONG'] ?? '') !== '';
 /**
- * The long form is longer than reconcile needs to hand a record to the workers: it marks after 15 s
- * and queues after 30 s. In the short one only hints reach them.
+ * The long stall outlasts the 30 s after which reconcile finds records. In the short one only hints
+ * bring work.
  */
 const STALL_SECONDS = long ? 60 : 8;
 const PER_SECOND = long ? 1_000 : 50;
 const TICKS_PER_SECOND = 10;
 
-/** All requests come from one address, whose connections would have a bound. */
+/** Connections of one address are bounded, but not those of a trusted proxy. */
 const behindProxy = { TRUSTED_PROXIES: '127.0.0.0/8' };
 
 let world: World;
@@ -36,10 +33,7 @@ afterAll(async () => {
   await set.close();
 });
 
-/**
- * Sends applications for `seconds`, and resolves with the answers once all are in; no answer is an
- * error.
- */
+/** Sends applications for `seconds`; resolves with all answers. */
 async function load(url: string, seconds: number): Promise<Map<string, number>> {
   const agent = new Agent({ keepAlive: true });
   const sent: Promise<readonly [string, number]>[] = [];
@@ -71,7 +65,7 @@ test(`in a stall of ${STALL_SECONDS} s at ${PER_SECOND} requests a second no req
   const processor = await start('processor');
   const said = (text: string) => (): boolean => processor.lines.some((line) => line.includes(text));
   set.stallMajority();
-  // What another ingest could record gives the workers something to write.
+  // Another ingest records requests, so that the workers have something to write.
   const beside = await world.start('ingest');
   const body = JSON.stringify(newApplication());
   expect((await send(beside.url, { key: world.key, body })).status).toBe(202);
@@ -82,7 +76,7 @@ test(`in a stall of ${STALL_SECONDS} s at ${PER_SECOND} requests a second no req
   await eventually('the workers to resume', said('work resumed'), HEAL_HANG_MS);
   const answered = (status: number): string[] =>
     [...answers].flatMap(([id, got]) => (got === status ? [id] : []));
-  // Not of what went beside it, whose claim may have to run out.
+  // Only the requests of the stall count, because a claim of others may still expire.
   const stored = async () => (await world.records()).filter(({ _id }) => answers.has(_id));
   await eventually(
     'all that is stored to be final',

@@ -1,7 +1,4 @@
-/**
- * What the three real processes show at /metrics is what internal/telemetry/metrics.ts defines: all
- * of it, and nothing else.
- */
+/** /metrics of the real processes against internal/telemetry/metrics.ts. */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { ServiceName, ServiceProcess } from '../../deploy/local/processes.ts';
 import { seriesOf, type Definition } from '../../internal/telemetry/definition.ts';
@@ -23,7 +20,7 @@ const scraped = {} as Record<ServiceName, string>;
 
 beforeAll(async () => {
   world = await openWorld({ controller: false });
-  // Ingest is not ready before the controller has synced the keys.
+  // Ingest is ready only after the controller has synced the keys.
   const spawned = await Promise.all(
     NAMES.map(async (name) => [name, await world.spawn(name)] as const),
   );
@@ -85,7 +82,7 @@ describe.each(NAMES)('%s', (name) => {
           defined.get(full) ?? defined.get(full.replace(/_(bucket|sum|count)$/, ''));
         if (definition === undefined) return [`${full} is not defined`];
         if ((le !== undefined) !== full.endsWith('_bucket')) return [`${full} has le ${le}`];
-        // Names of partners are not known beforehand.
+        // Names of partners are unknown beforehand.
         const { partner, ...others } = labels;
         const listed = partner === undefined ? definition : withoutPartner(definition);
         const key = keyOf({ name: full, labels: others });
@@ -111,7 +108,7 @@ function withoutPartner(definition: Definition): Definition {
   return { ...definition, labels };
 }
 
-/** A series whatever the order of its labels, without that of the process. */
+/** Identifies a series without the label of its process. */
 function keyOf({ name, labels }: Series): string {
   const own = Object.entries(labels).filter(([label]) => label !== 'component');
   return name + JSON.stringify(own.toSorted(([one], [other]) => (one < other ? -1 : 1)));

@@ -1,7 +1,4 @@
-/**
- * Index faults are told as what they are: another definition, no right, a build that takes long;
- * and corrected, it goes on.
- */
+/** Faults of indexes are reported, and end once they are corrected. */
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import type { Db, MongoClient } from 'mongodb';
 import { createLogger } from '../../internal/platform/log.ts';
@@ -17,7 +14,7 @@ import { HANG_MS, eventually } from '../support/wait.ts';
 
 const log = createLogger('test', 'silent');
 const SOCKET_TIMEOUT_MS = 2_000;
-/** Several socket time-outs, and longer than it takes until a build is told. */
+/** Longer than several socket time-outs and the report of a build. */
 const BUILD_MS = 7_000;
 const DUE: IndexDefinition = {
   collection: 'things',
@@ -52,7 +49,7 @@ afterEach(async () => {
 test('an index with another filter is reported, and is right once it is dropped', async () => {
   const other = { partialFilterExpression: { state: { $exists: true } } };
   await ensureIndexes(db, [{ ...DUE, ...other }]);
-  // What is as defined is found so.
+  // An index as defined is no fault.
   await ensureIndexes(db, [{ ...DUE, ...other }]);
   const ensuring = ensureIndexesUntilDone(db, [DUE], log);
   const words =

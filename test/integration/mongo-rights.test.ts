@@ -1,7 +1,4 @@
-/**
- * A lost role is ours to correct: the record is parked, no attempt is counted, and nobody is
- * dead-lettered.
- */
+/** A missing role parks the record without a counted attempt. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { startService } from '../../deploy/local/processes.ts';
 import { ACCOUNTS } from '../../internal/account/account.ts';
@@ -69,7 +66,7 @@ test('without the right to write accounts no attempt is counted, and an error is
     record.stateAt.getTime() + BACK_OFFS.ours.firstMs / 2,
   );
 
-  // A claim that is refused is counted, too: no other failure says that a right is missing.
+  // A refused claim is reported, because nothing else shows the missing right.
   set.refuse('insert');
   set.refuse('update', { code: 13, codeName: 'Unauthorized' });
   await submit(world, ingest!, newApplication());

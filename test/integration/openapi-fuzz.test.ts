@@ -1,7 +1,4 @@
-/**
- * The running service against its own OpenAPI document, by schemathesis: short in `make test`, long
- * in `make fuzz`.
- */
+/** schemathesis checks the running service against its OpenAPI document. */
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -77,7 +74,7 @@ test(
       seconds === 0 ? SHORT : [`--max-time=${seconds}`],
     );
     if (seconds > 0) process.stdout.write(output);
-    // In the message, because what a worker of Jest prints just before the failure can be lost.
+    // In the message, because Jest can lose what a worker prints before a failure.
     expect(passed ? 'passed' : output).toBe('passed');
   },
   TIMEOUT_MS,

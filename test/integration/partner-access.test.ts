@@ -1,7 +1,4 @@
-/**
- * Partners on hold, disabled, and switched off by a Secret, by the real command; another partner's
- * work goes on meanwhile.
- */
+/** Partners on hold, disabled, and switched off by a Secret. */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
@@ -41,7 +38,7 @@ beforeAll(async () => {
 afterAll(() => world.close());
 afterEach(async () => {
   world.mail.setFault(undefined);
-  // Refused where the test has done it.
+  // This is refused if the test has released it.
   await cli('partner', 'release', 'demo');
   await eventually('the processor to know of no hold', async () => (await holdsSeen()) === 0);
 });
@@ -51,7 +48,7 @@ const lookUp = (id: string, key = world.key) =>
 const holdsSeen = () => world.metric(processor, 'partner_ingest_partners_held');
 const send202 = () => submit(world, ingest, newApplication());
 
-/** Gives the command, and waits until the processor follows it. */
+/** Puts the partner on hold and waits until the processor follows. */
 async function hold(...more: string[]): Promise<void> {
   expect(await cli('partner', 'hold', 'demo', ...more)).toMatchObject({ code: 0 });
   await eventually('the processor to know the hold', async () => (await holdsSeen()) === 1);
@@ -151,7 +148,7 @@ interface Listed {
 const listed = async (partner: string) =>
   (await cli('partner', 'list', '--json')).json<Listed[]>().find((one) => one.partner === partner);
 
-/** A further Secret of the partner, and whether its keys count. */
+/** Adds a Secret of the partner; returns whether its keys are active. */
 async function addSecret(name: string, status: string): Promise<string> {
   const key = newApiKey();
   const { yaml } = partnerSecretManifest({
@@ -186,7 +183,7 @@ test('a disabled partner is answered 403 with every key until it is enabled', as
   expect(unknown).toMatchObject({ code: 0 });
   expect(unknown.stderr).toContain('no key of nobody is known');
 
-  // It does not depend on what an ingest has in memory.
+  // The lists do not depend on the memory of ingest.
   await ingest.close();
   ingest = await world.start('ingest');
   await answers(world.key, 403);

@@ -1,7 +1,4 @@
-/**
- * One partner's backlog and another's single application: the one that sent little is not made to
- * wait.
- */
+/** One application of a partner beside the backlog of another. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
@@ -20,10 +17,7 @@ import {
   type World,
 } from '../support/world.ts';
 
-/**
- * Enough that a queue in order of arrival would take them all before the one that comes last.
- * BACKLOG=30000 tries more.
- */
+/** Enough that a queue by arrival would process them all first. */
 const BACKLOG = Number(process.env['BACKLOG'] ?? 3_000);
 const PAGE = 1_000;
 
@@ -36,10 +30,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-/**
- * Sends an application of the small partner; gives the milliseconds from its receipt until it is
- * completed.
- */
+/** Sends an application; returns the milliseconds until it is completed. */
 async function completeOne(ingest: InProcess, mailbox: string): Promise<number> {
   const application = { ...newApplication(), email: `${mailbox}@small.example` };
   const id = requestIdOf(
@@ -59,7 +50,7 @@ async function queueBacklog(): Promise<void> {
     for (let made = 0; made < BACKLOG; made += PAGE) {
       const page = Array.from({ length: PAGE }, () => recordOf(newApplication(), clock.now()));
       await requests().insertMany(page);
-      // On a busy machine Redis may be too slow for the sender: then they are sent once more.
+      // A busy Redis may drop the hints, which are then sent again.
       await eventually('the hints to be sent', async () => {
         await sender.send(page.map(hintFor));
         return true;

@@ -1,8 +1,4 @@
-/**
- * Nothing personal and no key leaves the records: not in logs at their most talkative, nor in
- * metrics, traces or Redis, whether a request is good, bad or hostile, its e-mail fails, or the
- * database dies under it.
- */
+/** No personal data and no key in logs, metrics, traces or Redis, however requests end. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -19,7 +15,7 @@ import { openOwnWorld, submit, type OwnWorld } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, type World } from '../support/world.ts';
 
-/** Each kind of canary is looked for as it is written here, and in any case of its letters. */
+/** Canaries are searched in any case. */
 const NAME = 'CanaryName';
 const MAILBOX = 'canarymailbox';
 const RELAY_PASSWORD = 'canary-relay-password';
@@ -31,7 +27,7 @@ const HEADERS =
   'traceparent tracestate baggage X-Request-Id X-Forwarded-For Cookie Content-Type Expect'.split(
     ' ',
   );
-/** Made of what the service itself would take for a key. */
+/** Keys of a valid form. */
 const keys = {
   unknown: newApiKey(),
   short: 'canary-short-key',
@@ -46,7 +42,6 @@ let collector: OtlpReceiver;
 let monitor: Redis;
 let processes: ServiceProcess[];
 let ingest: ServiceProcess;
-/** Every command any client sent to Redis. */
 const redisTexts: string[] = [];
 
 beforeAll(async () => {
@@ -75,7 +70,7 @@ afterAll(async () => {
   await collector.close();
 });
 
-/** Secrets an operator got wrong, each with a key in it. */
+/** Writes faulty Secrets that contain keys. */
 async function writeBadSecrets(folder: string): Promise<void> {
   const secret = (partner: string, entries: string): string =>
     `{apiVersion: v1, kind: Secret, metadata: {name: ${partner}, labels: {${PARTNER_LABEL}: ${partner}}}, ${entries}}`;
@@ -84,7 +79,7 @@ async function writeBadSecrets(folder: string): Promise<void> {
     'first-owner': secret('first-owner', `stringData: {key: ${keys.shared}}`),
     'second-owner': secret('second-owner', `stringData: {key: ${keys.shared}}`),
     'not-base64': secret('not-base64', `data: {key: "${keys.broken}!"}`),
-    // The key taken for the entry's name, in each way its value can be wrong.
+    // The key is the name of an entry, with different faulty values.
     'swapped-short': secret('swapped-short', `stringData: {${keys.swapped}: partner}`),
     'swapped-not-base64': secret('swapped-not-base64', `data: {${keys.swapped}: "!"}`),
     'swapped-shared': secret('swapped-shared', `stringData: {${keys.swapped}: ${keys.shared}}`),
@@ -93,10 +88,7 @@ async function writeBadSecrets(folder: string): Promise<void> {
     await writeFile(join(folder, `${name}.yaml`), text);
 }
 
-/**
- * Files that cannot be read as manifests, for a controller that has been in step once: before, no
- * ingest would open.
- */
+/** Writes unreadable files, once the controller has synced. */
 async function writeBrokenFiles(folder: string): Promise<void> {
   const number = `{apiVersion: v1, kind: Secret, metadata: {name: n, labels: {${PARTNER_LABEL}: n}}, data: {${keys.swapped}: 1}}`;
   await writeFile(join(folder, 'swapped-number.yaml'), number);
@@ -108,15 +100,12 @@ async function writeBrokenFiles(folder: string): Promise<void> {
 
 const fields = (index: number): { email: string; business_name: string; ein: string } => ({
   email: `${MAILBOX}${index}@example.com`,
-  // The last lines of an error's text would pass for a stack trace.
+  // The end of the name looks like a stack trace.
   business_name: `${NAME} ${index}\n    at ${NAME} (file.ts:1:1)`,
   ein: eins[index] ?? '',
 });
 
-/**
- * Requests that go wrong at every stage, each full of what must not be told; gives the answers'
- * first lines.
- */
+/** Sends requests that fail at every stage; returns the first lines of the answers. */
 async function attack(): Promise<string[]> {
   const body = JSON.stringify(fields(0));
   const authorized = `Authorization: Bearer ${world.key}`;
@@ -200,7 +189,7 @@ test('no log, trace, metric, Redis key or Event holds personal data, however a r
   ]);
   expect(world.mail.mailsTo(`${MAILBOX}0@example.com`)).toHaveLength(1);
 
-  // The database dies while ingest writes and the processor works.
+  // The database dies while ingest and processor work.
   world.mail.setFault(undefined);
   const underWork = Array.from({ length: 30 }, () => ({
     ...newApplication(),
@@ -244,7 +233,7 @@ test('no log, trace, metric, Redis key or Event holds personal data, however a r
     ...tokens,
   ];
 
-  // The nets would catch something: they hold what belongs there.
+  // Each text holds what belongs into it, so the search can find something.
   const nets = {
     logs,
     metrics: metrics.join('\n'),
@@ -273,7 +262,7 @@ test('no log, trace, metric, Redis key or Event holds personal data, however a r
       });
     }
   }
-  // What support reads of a failure holds none of it either.
+  // Errors that support reads hold no personal data.
   const all = await world.records();
   expect(all.filter(({ idempotencyDigest }) => idempotencyDigest !== undefined)).toHaveLength(1);
   expect(JSON.stringify(all)).not.toContain(IDEMPOTENCY_KEY);

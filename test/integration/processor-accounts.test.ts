@@ -1,7 +1,4 @@
-/**
- * Account creation on the real store: the unique indexes decide, and every repeat and race gets a
- * true answer.
- */
+/** Accounts on the real store: unique indexes decide in repeats and races. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { MongoServerError, type Collection, type Db } from 'mongodb';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
@@ -27,7 +24,7 @@ const applicant = () => {
 };
 const by = (requestId: string) => ({ requestId, partnerId: 'demo' });
 
-/** A store of accounts whose inserts `insertOne` carries out. */
+/** A store of accounts with this `insertOne`. */
 function storeOver(insertOne: Collection<Account>['insertOne']): AccountStore {
   const collection = stores.db.collection<Account>(ACCOUNTS);
   collection.insertOne = insertOne;
@@ -39,7 +36,7 @@ test('a repeat of the same request finds its own account', async () => {
   const first = await accounts.create(application, by('req_own'));
   expect(first.kind).toBe('created');
   expect(await accounts.create(application, by('req_own'))).toEqual({ ...first, kind: 'own' });
-  // Even where somebody holds the EIN as well: its own account comes first.
+  // Another account holds the EIN, but the own account wins.
   const other = applicant();
   await accounts.create(other, by('req_other'));
   expect(await accounts.create({ ...application, ein: other.ein }, by('req_own'))).toMatchObject({

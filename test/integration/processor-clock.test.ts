@@ -1,4 +1,4 @@
-/** Local clocks that leap change nothing: every process goes by the database's time. */
+/** Local clocks that leap: processes go by the database's time. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { LEAPS, leapingClock } from '../support/leaping-clock.ts';
@@ -17,7 +17,7 @@ afterAll(() => world.close());
 test('no other processor sends the e-mails in hand, however a clock leaps', async () => {
   const ingest = await world.start('ingest');
   const settings = { MAIL_CONNECTIONS: String(2 * APPLICANTS), ...leapingClock() };
-  /** How often each recipient met the fault: at RCPT, DATA and the content. */
+  /** The catcher asks at RCPT, at DATA and after the content. */
   const met = new Map<string, number>();
   world.mail.setFault(({ rcptTo: [to = ''] }) => {
     met.set(to, (met.get(to) ?? 0) + 1);

@@ -1,4 +1,4 @@
-/** Reconcile and claims on the real store, with a clock that the test moves. */
+/** Reconcile and claims on the real store, with a test clock. */
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import type { Collection } from 'mongodb';
 import { DurableSince } from '../../internal/processor/durable-since.ts';
@@ -60,7 +60,7 @@ const newReconcile = (busy = false) =>
     line: { put: (works) => void (found = works), isLow: () => true, busy },
   });
 
-/** One round; what it found for the line, as "id version". */
+/** Runs one round; returns the found records as "id version". */
 async function round(): Promise<string[]> {
   found = [];
   const reconcile = newReconcile();
@@ -105,7 +105,7 @@ test('while writes are not durable, unclaimed records wait for their withdrawal'
   clock.advance(2 * FIRST_SIGHT_GRACE_MS);
   const claimed = await insert({ version: 1, dueAt: new Date(1) });
   expect(await round()).toEqual([`${claimed._id} 1`]);
-  // A page is full of what waits: to go on at once would find it again.
+  // A page full of waiting records must not cause another round at once.
   expect(moreIsDue).toBe(false);
   await collection.deleteOne({ _id: claimed._id });
   takesWrites = () => Promise.reject(new Error('no answer'));
@@ -218,7 +218,7 @@ test('of two operators who reopen a record from the same view, one is told that 
   const options = { accountId: undefined, reason: 'operator retry' };
   expect(await operator.reopen(seen, 'retry', options)).toBe('recorded');
   expect(await operator.reopen(seen, 'retry', options)).toBe('changed');
-  // Given up again, it is in the state that was seen, but not the record that was seen.
+  // The record is in the same state again, but has changed.
   await store.claim(record._id, 2);
   await store.move(position(record, 3), 'give_up', 27);
   expect(await read(record)).toMatchObject({ state: 'dead_lettered', version: 3 });

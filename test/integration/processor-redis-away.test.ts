@@ -1,7 +1,6 @@
 /**
- * Workers in and after an outage of Redis under load: they read the database meanwhile, take hints
- * again by themselves, and the liveness probe never has to ask for a restart. A killed Redis breaks connections; a hung one
- * leaves them open and says nothing.
+ * Workers during and after an outage of Redis, under load. A killed Redis breaks connections; a
+ * hung one leaves them open.
  */
 /* oxlint-disable node/no-process-env -- LONG is a choice of the person who runs the tests */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
@@ -32,7 +31,7 @@ const LONG_OUTAGES = [
 ] as const;
 const long = (process.env['LONG'] ?? '') !== '';
 
-/** Ten a second; one a second in a long outage, whose backlog would else be what is timed. */
+/** One a second in a long outage, so that its backlog does not dominate the time. */
 const betweenSubmissionsMs = (seconds: number): number => (seconds > 60 ? 1_000 : 100);
 const BETWEEN_PROBES_MS = 250;
 
@@ -44,7 +43,7 @@ let processor: ServiceProcess;
 beforeAll(async () => {
   own = await openOwnWorld();
   world = own.world;
-  // The test's own connection loses its server, too, which is nothing to report.
+  // The test's own connection fails too.
   world.stores.redis.on('error', () => {});
   ingest = await world.start('ingest');
   processor = await world.spawn('processor');
@@ -56,10 +55,10 @@ afterEach(async () => {
   await heal(own.redis);
 });
 
-/** What a test has left running, if it failed. */
+/** What a failed test leaves running. */
 const repeating: { abandon(): void }[] = [];
 
-/** Does `act` again and again, `everyMs` apart, until stopped; `stop` rejects when one failed. */
+/** Repeats `act` until stopped; `stop` rejects if one failed. */
 function repeatedly(everyMs: number, act: () => Promise<void>): { stop(): Promise<void> } {
   const acts: Promise<void>[] = [];
   const failures: unknown[] = [];
@@ -77,7 +76,6 @@ function repeatedly(everyMs: number, act: () => Promise<void>): { stop(): Promis
   };
 }
 
-/** Applications that no job brought. */
 const requeued = (): Promise<number> =>
   world.metric(processor, 'partner_ingest_reconcile_requeued_total');
 
@@ -143,9 +141,9 @@ async function workGoesOnAfter(how: How, seconds: number): Promise<void> {
       (await world.records({ _id: { $in: ids }, state: 'completed' })).length === ids.length,
     HEAL_HANG_MS,
   );
-  // A round of reconcile that was under way has been counted when this one is done.
+  // The count of an earlier round of reconcile is final after this request.
   await world.recordIn('completed', await submit(world, ingest, newApplication()), HEAL_HANG_MS);
-  // From then on hints are enough, but for one that Redis was too slow to take.
+  // From now on hints bring the work, except those that Redis was too slow for.
   const failed = (): Promise<number> =>
     world.metric(ingest, 'partner_ingest_hints_total', { result: 'failed' });
   const [requeuedByNow, failedByNow] = [await requeued(), await failed()];

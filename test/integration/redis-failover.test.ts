@@ -1,7 +1,6 @@
 /**
- * A Redis that fails over behind one address, as a managed one does: the old primary keeps its
- * connections and refuses writes, or says nothing any more. Each client has to look for the new
- * primary by itself.
+ * A Redis behind one address that fails over. The old primary keeps its connections, and refuses
+ * writes or hangs.
  */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { Redis } from 'ioredis';
@@ -37,7 +36,7 @@ afterAll(async () => {
   await Promise.all(stores.map((store) => store.stop()));
 });
 
-/** Limiter, hints and workers each use Redis, and an application is completed. */
+/** Limiter, hints and workers use Redis, and an application is completed. */
 async function expectAllUses(): Promise<void> {
   const count = (name: string, labels: Record<string, string>): Promise<number> =>
     world.metric(ingest!, `partner_ingest_${name}`, labels);

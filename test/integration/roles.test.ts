@@ -1,8 +1,4 @@
-/**
- * What each process says to MongoDB, seen on the wire: it uses the rights that docs/stores.md gives
- * it and no others, and every write waits for majority and journal. The pod of `helm test` is one
- * of them.
- */
+/** Compares the commands of each process on the wire with its rights in docs/stores.md. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
@@ -30,10 +26,8 @@ import {
 
 const PROCESSES = ['ingest', 'processor', 'controller', 'helm test'] as const;
 type Name = (typeof PROCESSES)[number];
-/** The operator may do anything. */
 type Speaker = Name | 'operator';
 
-/** Commands that need no right on a collection. */
 const FREE = ['hello', 'ismaster', 'ping', 'endSessions', 'killCursors'];
 const READS = ['find', 'aggregate', 'count', 'distinct'];
 const WRITES = ['insert', 'update', 'delete', 'findAndModify', 'bulkWrite'];
@@ -46,7 +40,7 @@ let [controller, ingest, processor]: InProcess[] = [];
 beforeAll(async () => {
   const stores = await openTestStores();
   await stores.close();
-  // What a connection string may say, and must not get.
+  // Options of the connection string, which must not replace ours.
   const url = new URL(stores.mongodbUri);
   url.searchParams.set('w', '1');
   url.searchParams.set('journal', 'false');
@@ -72,7 +66,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true });
 });
 
-/** `requests find` and the like, as MongoDB asks for them. */
+/** Returns rights such as `requests find`. */
 function rightsOf(command: Document): string[] {
   const [name = '', collection] = Object.entries(command)[0] ?? [];
   const has = (list: string): boolean =>
@@ -94,15 +88,13 @@ function rightsOf(command: Document): string[] {
 const used = (name: Name): string[] =>
   [...new Set(wires[name].commands.flatMap(rightsOf))].toSorted();
 
-/** Collections that were written to, with how long the writes waited. */
+/** The write concerns of each collection. */
 function concerns(): Record<string, readonly string[]> {
-  // The pod of `helm test` only removes what it made.
   const { 'helm test': _, ...others } = wires;
   const written = Object.values(others).flatMap(({ commands }) =>
     commands.flatMap((command) => {
-      // A command's first field is its name.
       const [name = '', collection] = Object.entries(command)[0] ?? [];
-      // How long the server waits for the majority (`wtimeout`) differs between writes.
+      // `wtimeout` differs between writes.
       const { w, j } = (command['writeConcern'] ?? {}) as Record<string, unknown>;
       return WRITES.includes(name) ? [[String(collection), JSON.stringify([w, j])] as const] : [];
     }),
@@ -115,7 +107,6 @@ function concerns(): Record<string, readonly string[]> {
   );
 }
 
-/** The rights in the row of a process. */
 function documented(name: Name): string[] {
   const rows = read('docs/stores.md')
     .split('\n')
@@ -131,7 +122,7 @@ function documented(name: Name): string[] {
     .toSorted();
 }
 
-/** Everything that makes a process speak to the database. */
+/** Makes each process use all of its commands. */
 async function live(): Promise<void> {
   const cli = cliOf(world);
   const application = newApplication();
@@ -159,7 +150,7 @@ async function live(): Promise<void> {
   await hurryReconcile(world, [held]);
   await world.recordIn('completed', held);
 
-  // An insert whose answer says nothing of durability: the record is withdrawn.
+  // An answer without write concern makes the record withdrawn.
   wires.ingest.answer((command) =>
     command['insert'] === 'requests'
       ? {
@@ -179,7 +170,6 @@ async function live(): Promise<void> {
   );
 }
 
-/** What operators change. */
 async function operate(): Promise<void> {
   const cli = async (...words: string[]) =>
     expect(await cliOf(world)(...words)).toMatchObject({ code: 0 });
@@ -195,7 +185,7 @@ async function operate(): Promise<void> {
   await cli('erase', id, '--yes');
 }
 
-/** The pod of `helm test` in an install with these processes. */
+/** Runs `helm test` with these processes. */
 async function helmTest(...services: readonly InProcess[]) {
   return await helmTestFor('60', services);
 }
@@ -246,7 +236,6 @@ test('a helm test that times out prints the last error of its record', async () 
     await world.stores.db.collection(name).deleteMany({});
 });
 
-/** The controller writes and removes keys. */
 async function changeKeys(): Promise<void> {
   const stored = async (): Promise<number> => (await storedKeys(world.stores.db)).length;
   const few = await world.writePartner({ partner: 'few', keys: [newApiKey()] });
@@ -265,7 +254,7 @@ test('each process uses exactly its documented rights, and every write waits for
     );
     return (await world.rateLimited()).length > 0;
   });
-  // What was counted is written at the end at the latest.
+  // Counters are written at the end at the latest.
   for (const service of [ingest, processor, controller]) await service!.close();
   const all = (rights: (name: Name) => string[]) =>
     Object.fromEntries(PROCESSES.map((name) => [name, rights(name)]));

@@ -1,7 +1,4 @@
-/**
- * The functions that docs/runbooks/README.md gives to a terminal work, here with a `kubectl exec`
- * that runs on this machine.
- */
+/** Runs the functions of docs/runbooks/README.md with a local `kubectl`. */
 import { execFile } from 'node:child_process';
 import { createServer } from 'node:http';
 import { promisify } from 'node:util';
@@ -16,10 +13,7 @@ import { openTestStores, type TestStores } from '../support/test-stores.ts';
 const DEADLINE_MS = 60_000;
 const blockOf = (text: string): string => /^```sh\n([\s\S]*?)^```/m.exec(text)?.[1] ?? '';
 
-/**
- * There are two pods. Runs what follows `--` of an exec; "partner-ingest" is the command of this
- * checkout.
- */
+/** A kubectl with two pods that runs the command of an exec locally. */
 const KUBECTL = `kubectl() {
   case "$*" in *"get pods"*) printf 'pod/one\\npod/two\\n'; return;; esac
   while [ "$1" != -- ]; do shift; done; shift
@@ -34,10 +28,7 @@ beforeAll(async () => {
 });
 afterAll(() => stores.close());
 
-/**
- * Standard output of `command` in a terminal that has the functions; the exit code is that of its
- * last program.
- */
+/** Runs `command` in a terminal with the functions; returns its output. */
 async function terminal(
   command: string,
   { redisUrl = stores.redisUrl, adminPort = 9090 } = {},

@@ -1,4 +1,4 @@
-/** The leading controller finds one planted contradiction of each kind, and nothing on a clean day. */
+/** The audit by the leading controller. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Collection } from 'mongodb';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
@@ -27,7 +27,7 @@ beforeAll(async () => {
 });
 afterAll(() => stores.close());
 
-/** A right record in `state`, ten minutes old, and what is wrong with it. */
+/** A correct record, ten minutes old, with these changes. */
 async function plant(
   state: State,
   { account, ...wrong }: Partial<SubmissionRecord> & { account?: Partial<Account> } = {},

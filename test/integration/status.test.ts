@@ -1,7 +1,4 @@
-/**
- * Status look-ups: whose request it is, what is told of it, and what happens when the look-up
- * itself cannot be served.
- */
+/** Status look-ups and lists. */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { startMongo } from '../../deploy/local/stores.ts';
 import { duplicateReason } from '../../internal/application/reasons.ts';
@@ -171,8 +168,7 @@ describe('access', () => {
     expect(missing.headers['www-authenticate']).toBe('Bearer');
     expectAnswer(await lookUp(id, { key: newApiKey() }), 401, bodies.keyInvalid);
     expectAnswer(await lookUp(id, { key: world.inactiveKey }), 403, bodies.partnerInactive);
-    // A submission that is refused is recorded: once its record is there, those before it would be,
-    // too.
+    // Records are written in order, so an earlier one would be there too.
     const refused = await send(ingest.url, { body: '{}' });
     await eventually('its record', async () => (await world.record(idOf(refused))) ?? undefined);
     expect((await world.records()).length).toBe(before + 1);
@@ -206,8 +202,7 @@ describe('the request', () => {
       TRUSTED_PROXIES: '127.0.0.0/8',
     });
     const headers = { 'x-forwarded-for': '192.0.2.77' };
-    // A busy machine may make a process count on its own for a while, which starts again: so at
-    // least three, not exactly.
+    // A slow Redis makes a process count on its own, so the count is a minimum.
     const untilLimited = (status: number, ask: () => Promise<Answer>): Promise<Answer> => {
       let served = 0;
       return eventually('a 429', async () => {
@@ -228,7 +223,7 @@ describe('the request', () => {
     );
     await untilLimited(202, () => send(limited.url, { key: world.key, body: '{}', headers }));
     await limited.close();
-    // Of the two only the submission is counted.
+    // Only the submission is counted by address.
     expect((await world.rateLimited()).map(({ count }) => count)).toEqual([1]);
   });
 });
@@ -289,7 +284,7 @@ describe('the list', () => {
   }
   const DAY_MS = 86_400_000;
   const startedAt = Date.now();
-  /** Of one per minute, the newest first. */
+  /** One request a minute, newest first. */
   const mine: SubmissionRecord[] = [];
   const listOnce = (query: string, options: RequestOptions = {}): Promise<Answer> =>
     send(ingest.url, {
@@ -319,7 +314,7 @@ describe('the list', () => {
   beforeAll(async () => {
     for (let minutesAgo = 0; minutesAgo < 350; minutesAgo += 1) {
       const receivedAt = new Date(startedAt - minutesAgo * 60_000);
-      // An id is made when the head comes, up to 20 s before.
+      // An id is made when the headers come, up to 20 s before.
       const _id = firstIdAt('req', new Date(receivedAt.getTime() - 20_000));
       const state = minutesAgo % 7 === 0 ? 'rejected' : 'completed';
       mine.push(newRecord({ _id, receivedAt, partnerId: 'other', state }));

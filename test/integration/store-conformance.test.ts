@@ -1,7 +1,6 @@
 /**
- * The simulation's model of MongoDB against MongoDB itself: our stores do the same things on both,
- * and everything they answer and leave behind has to be the same. If this is green, what the
- * simulation proves holds for the real database.
+ * Runs the same operations on the simulation's model of MongoDB and on the database, and compares
+ * results and documents.
  */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import * as fc from 'fast-check';
@@ -57,7 +56,7 @@ beforeAll(async () => {
 });
 afterAll(() => stores.close());
 
-/** Our stores on one database, with a clock that the test moves. */
+/** Opens our stores on a database, with a test clock. */
 function open(db: Db) {
   const time = { ms: START };
   const clock = { now: () => new Date(time.ms), monotonicMs: () => time.ms };
@@ -130,7 +129,7 @@ const record = (
   history: [{ state, at: new Date(START), attempt: 0 }],
 });
 
-/** Something a store can be asked to do; its answer is compared. */
+/** An operation of a store whose result is compared. */
 type Step = readonly [words: string, run: (on: Opened) => Promise<unknown>];
 
 const id = fc.nat(IDS - 1);
@@ -148,7 +147,7 @@ const handOvers: readonly HandOver[] = [
   { result: 'refused', phase: 'rcpt', code: 450, enhancedCode: undefined, fault: 'busy' },
 ];
 const withPosition = <T>(other: fc.Arbitrary<T>) => fc.tuple(position, other);
-/** What is asked for in one moment shares a command, and what is alike a statement. */
+/** Concurrent operations share a command, and similar ones a statement. */
 const atOnce = <T>(one: fc.Arbitrary<T>) => fc.array(one, { minLength: 1, maxLength: 4 });
 
 const steps: fc.Arbitrary<Step> = fc.oneof(
@@ -163,7 +162,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
     )
     .map(([ids, state, at, due, odd, key]): Step => {
       const schema = odd === 0 ? RECORD_SCHEMA + 1 : RECORD_SCHEMA;
-      // Only what ingest writes has never been claimed.
+      // States that only ingest writes have no claim.
       const claims = byIngest.includes(state) ? at : at + 1;
       const records = ids.map((n) => record(n, state, claims, due * SECOND_MS, { schema, key }));
       return [
@@ -314,7 +313,7 @@ function nameOf(error: unknown): string {
   return (error as Error).name;
 }
 
-/** As both databases can tell it: account ids are new each time. */
+/** Replaces account ids, which are new each time. */
 function plain(value: unknown): unknown {
   const text = JSON.stringify(value ?? null, (_key, inner: unknown) =>
     inner === null ? undefined : inner,
@@ -334,7 +333,6 @@ async function contents({ db }: Opened): Promise<unknown> {
 }
 
 let told = 0;
-/** What became of the records that were inserted. */
 const results = new Set<string>();
 
 async function sameOnBoth(plan: readonly Step[]): Promise<void> {
@@ -358,12 +356,12 @@ test('any sequence of operations has the same results in the model and in the da
     fc.asyncProperty(fc.array(steps, { minLength: 10, maxLength: 40, size: 'max' }), sameOnBoth),
     {
       numRuns: 40,
-      // A step that never ends is told with its sequence, as short as could be found meanwhile.
+      // The time-out of a sequence shows its steps.
       timeout: HANG_MS,
       interruptAfterTimeLimit: HEAL_HANG_MS,
     },
   );
   expect(told - before).toBeGreaterThan(200);
-  // The rarer results come by chance.
+  // Rare results must occur as well.
   expect([...results]).toEqual(expect.arrayContaining(['mismatched', 'replayed', 'stored']));
 });

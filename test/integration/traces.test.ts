@@ -1,7 +1,4 @@
-/**
- * Traces over the real processes, taken by a real OTLP receiver: one request is one trace, whatever
- * way its job came.
- */
+/** Traces of the real processes in a real OTLP receiver. */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -39,7 +36,7 @@ afterAll(async () => {
 
 afterEach(async () => {
   world.mail.setFault(undefined);
-  // What is left would hold the places of the next test, whose mail would then wait in the line.
+  // Remaining work would hold the places of the next test.
   await eventually(
     'nothing to be left',
     async () =>
@@ -50,7 +47,7 @@ afterEach(async () => {
 
 let traces = 0;
 
-/** A traceparent nobody has used before, as a partner's own service would send it. */
+/** A new traceparent, as of a partner's service. */
 function partnerTraceparent(flags: '00' | '01'): {
   traceparent: string;
   traceId: string;
@@ -73,10 +70,7 @@ async function post(
 
 const traceIdOf = (record: SubmissionRecord): string => record.traceparent!.slice(3, 35);
 
-/**
- * The spans of a trace once `count` have come; more where a hint was sent twice, as a busy machine
- * does.
- */
+/** Waits for `count` spans; a hint sent twice may add some. */
 const spansOf = (traceId: string, count: number): Promise<ReceivedSpan[]> =>
   eventually(`${count} spans of ${traceId}`, () => {
     const found = collector.ofTrace(traceId);
@@ -88,18 +82,17 @@ const logLines = (process: ServiceProcess, requestId: string): Record<string, un
     .filter((line) => line.includes(requestId))
     .map((line) => JSON.parse(line) as Record<string, unknown>);
 
-/** The lines about a request once there is one: they are written after the record. */
+/** Log lines of a request, which come after its record. */
 const logged = (process: ServiceProcess, requestId: string): Promise<Record<string, unknown>[]> =>
   eventually(`a line about ${requestId}`, () => {
     const lines = logLines(process, requestId);
     return lines.length > 0 ? lines : undefined;
   });
 
-/** How many spans a finished request has, whether its mail waited in the line or not. */
 const SPANS = 9;
 
 test('a request is one trace, as docs/traces-and-logs.md prints it', async () => {
-  // On a busy machine a hint may be sent twice, or a mail wait for its place.
+  // A busy machine may send a hint twice or let a mail wait.
   const { record, spans, parent } = await eventually('a request that nothing held up', async () => {
     const { traceparent, traceId, spanId } = partnerTraceparent('01');
     const untold = { 'user-agent': 'canary/1.0', 'x-forwarded-for': '203.0.113.9' };
@@ -121,8 +114,7 @@ test('a request is one trace, as docs/traces-and-logs.md prints it', async () =>
     '   └─ update requests (processor, client) state=completed',
   ]);
   expect(readFileSync(DOCS, 'utf8')).toContain(`\`\`\`text\n${tree}\n\`\`\``);
-  // What the record keeps is the span of the request itself, so that the worker of a later attempt is
-  // that span's child.
+  // The record keeps the span of the request, as parent of later work.
   const root = spans.find(({ kind }) => kind === 'server')!;
   expect(root.parentSpanId).toBe(parent);
   expect(record.traceparent).toBe(`00-${root.traceId}-${root.spanId}-01`);
@@ -171,7 +163,7 @@ test('a request is one trace, as docs/traces-and-logs.md prints it', async () =>
       'server.port': Number(new URL(world.mail.smtpUrl).port),
       'partner_ingest.mail': 'accepted',
     },
-    // Of two with this name the later one.
+    // The later one of two spans with this name.
     'client update requests': {
       ...database('update', 'requests'),
       'partner_ingest.state': 'completed',
@@ -229,7 +221,7 @@ test('a request that its partner does not sample has no span, and is processed',
   const record = await world.recordIn('completed', requestId);
   expect(record.traceparent).toMatch(new RegExp(`^00-${traceId}-[0-9a-f]{16}-00$`));
   expect(await logged(processor, requestId)).toMatchObject([{ trace_id: traceId }]);
-  // Spans leave in order, so those of a later request prove that none of this one is on its way.
+  // Spans are sent in order, so a later request proves that none is pending.
   const later = await post(ingest);
   const finished = await world.recordIn('completed', later.requestId);
   await spansOf(traceIdOf(finished), SPANS);
@@ -242,7 +234,7 @@ test('a hung collector delays no request and no shutdown, and is logged once', a
   const lonely = await world.spawn('ingest', {
     OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${port}`,
     OTEL_BSP_SCHEDULE_DELAY: '10',
-    // So that a hanging export fails while the test looks.
+    // The export must time out during the test.
     OTEL_BSP_EXPORT_TIMEOUT: '500',
   });
   await post(lonely);
@@ -255,7 +247,7 @@ test('a hung collector delays no request and no shutdown, and is logged once', a
     warnings: expect.arrayContaining([expect.stringContaining('OTEL_EXPORTER_OTLP_ENDPOINT')]),
   });
   for (let number = 0; number < 10; number += 1) await post(lonely);
-  // Not null: it ended by itself, before anybody lost patience.
+  // An exit code shows that it was not killed.
   expect(await lonely.stop()).toBe(0);
   expect(complaints()).toHaveLength(1);
   silent.close();
@@ -282,7 +274,7 @@ test('without a collector a traceparent is kept, and its trace_id is logged', as
 });
 
 test('the default protocol is protobuf', async () => {
-  // The SDK would take the sampler for a fault of its own.
+  // The SDK alone would refuse this spelling of the sampler.
   const { OTEL_EXPORTER_OTLP_PROTOCOL: _, ...others } = collector.environment;
   const environment = { ...others, OTEL_TRACES_SAMPLER: 'ParentBased_Always_On' };
   const plain = await world.spawn('ingest', environment);

@@ -1,7 +1,4 @@
-/**
- * A walk over all that match finds each record once, on a store that reads all that match to give
- * one page.
- */
+/** Walks over all matching records in pages, on a store that reads all matches for one page. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { MongoServerError, type Collection, type Filter } from 'mongodb';
 import { DAY_MS } from '../../internal/platform/clock.ts';
@@ -21,7 +18,7 @@ const now = Date.now();
 let stores: TestStores;
 let walked: Collection<Walked>;
 
-/** Records of one burst: at one instant, or as far apart as `everyMs`. */
+/** Records at one instant, or `everyMs` apart. */
 function burst(count: number, fromMs: number, everyMs: number): Walked[] {
   return Array.from({ length: count }, (_, index) => ({
     _id: `${firstIdAt('req', new Date(fromMs + index * everyMs)).slice(0, -3)}${String(index).padStart(3, '0')}`,
@@ -34,7 +31,7 @@ const records = [
   ...burst(50, now - 30 * DAY_MS, 0),
   ...burst(1, now - 29 * DAY_MS, 0),
   ...burst(300, now - 3_600_000, 200),
-  // A clock ahead of ours.
+  // Records of a clock that is ahead.
   ...burst(30, now + DAY_MS, 1_000),
 ];
 const expected = records.filter((record) => record.odd).map(({ _id }) => _id);
@@ -47,8 +44,7 @@ beforeAll(async () => {
 afterAll(() => stores.close());
 
 /**
- * Walks a store that gives up on a read for which it would have to sort more than `most` documents,
- * as FerretDB does with millions.
+ * Walks a store that refuses to sort more than `most` documents, as FerretDB does with millions.
  */
 async function walk(
   most: number,

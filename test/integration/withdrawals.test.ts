@@ -1,7 +1,4 @@
-/**
- * Withdrawals against the real store: a 500 stays true whether the insert landed, lands late, or
- * never does.
- */
+/** Withdrawals on the real store. */
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import type { Collection, MongoClient } from 'mongodb';
 import { newRecord } from '../support/records.ts';
@@ -22,7 +19,7 @@ let proxy: TcpProxy;
 let client: MongoClient;
 let stored: Collection<SubmissionRecord>;
 let withdrawals: Withdrawals;
-/** How often the number of pending ones was told: at each `add` and after each try. */
+/** The number of reports of pending withdrawals. */
 let told = 0;
 let counted: { results: Record<string, number>; pending: number };
 
@@ -39,7 +36,7 @@ beforeEach(async () => {
     socketTimeoutMS: 1_000,
     serverSelectionTimeoutMS: 1_000,
   });
-  // A busy machine may not answer the first time.
+  // A busy machine may need a second try.
   const db = client.db(stores.database);
   await eventually('the database', () => db.collection(SUBMISSIONS).findOne({}));
   counted = { results: {}, pending: 0 };

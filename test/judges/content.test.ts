@@ -1,7 +1,6 @@
 /**
- * A body of 65,000 bytes costs its reader at most 50 ms of processor time and 32 MiB,
- * whatever its shape: judged in a process of its own (content.ts), which a reader without a bound
- * ends.
+ * Bodies of any shape cost a reader at most 50 ms of processor time and 32 MiB, measured in a
+ * process of its own.
  */
 import { expect, test } from '@jest/globals';
 import { spawn } from 'node:child_process';
@@ -17,7 +16,6 @@ const HANG_MS = 300_000;
 
 interface Judgement {
   readonly code: number | null;
-  /** What was read when it ended. */
   readonly last: string;
   readonly faults: readonly string[];
   readonly readings: number;

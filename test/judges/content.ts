@@ -1,9 +1,7 @@
 /**
- * Runs in a process of its own: every shape through every reader, each with a budget of processor
- * time and memory. Says on standard output, before each reading, which it is, and tells each one
- * over its budget.
- *
- *     node --expose-gc --max-old-space-size=96 test/judges/content.ts SEED MIXTURES [CONTROL]
+ * Gives every shape to every reader within budgets of processor time and memory. Prints each
+ * reading before it begins, and each one over budget. Arguments: --expose-gc --max-old-space-
+ * size=96 test/judges/content.ts SEED MIXTURES [CONTROL]
  */
 import { readFileSync, writeFileSync, writeSync } from 'node:fs';
 import { controls, service, type Control, type Reader } from './readers.ts';
@@ -11,17 +9,13 @@ import { shapes } from './shapes.ts';
 
 const CPU_MS = 50;
 const MEMORY_BYTES = 32 * 1024 * 1024;
-/**
- * The quickest run counts: other processes take the caches of this one, and a first call is
- * not compiled.
- */
+/** The quickest try counts, because the first one is not compiled and others lose caches. */
 const TRIES = 4;
-/** Runs of one shape. */
 const FAULTS_MAX = 10;
 
 interface Cost {
   readonly cpuMs: number;
-  /** Pages of this process at the most, beyond those before; 0 where the kernel does not say. */
+  /** Additional memory of this process; 0 if the kernel does not report it. */
   readonly bytes: number;
 }
 
@@ -34,7 +28,7 @@ function pages(field: 'VmRSS' | 'VmHWM'): number {
 }
 
 function measure(read: Reader, body: Buffer): Cost {
-  // Sets the highest figure to the present one.
+  // Resets the kernel's peak value.
   if (process.platform === 'linux') writeFileSync('/proc/self/clear_refs', '5');
   const before = pages('VmRSS');
   const began = process.cpuUsage();
@@ -47,7 +41,7 @@ function isOver({ cpuMs, bytes }: Cost): boolean {
   return cpuMs > CPU_MS || bytes > MEMORY_BYTES;
 }
 
-/** Of memory the first try counts: what has grown for it does not grow again. */
+/** For memory the first try counts, because memory does not grow twice. */
 function judge(read: Reader, body: Buffer): Cost {
   const { cpuMs, bytes } = measure(read, body);
   const times = [cpuMs];
@@ -63,7 +57,7 @@ const readers = control === undefined ? service : { [control]: controls[control 
 let [readings, faults] = [0, 0];
 const most = { cpuMs: 0, bytes: 0 };
 const say = (line: object): void => void writeSync(1, `${JSON.stringify(line)}\n`);
-// What the first reading loads is not its own.
+// The first reading also loads code.
 for (const read of Object.values(service)) read(Buffer.from('{}'));
 for (const { name, body: make } of shapes(Number(seed), Number(mixtures))) {
   const body = make();

@@ -1,7 +1,6 @@
 /**
- * The judge of neighbours, on the real service in processes of its own: a victim's fixed work alone,
- * then beside an adversary that chooses bodies, rates, its Secrets and what the relay answers for its
- * recipients. The outcome is equal, and the time within a bound.
+ * A victim's fixed work alone, then beside an adversary that chooses bodies, rates, Secrets and
+ * recipients. The outcome must be equal and the time bounded.
  */
 import type { Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
@@ -24,35 +23,33 @@ import { eventually } from '../support/wait.ts';
 import { newApplication, openWorld, requestIdOf, type World } from '../support/world.ts';
 import { shapes } from './shapes.ts';
 
-/** Applications of the adversary, and of the victim beside it. */
+/** Numbers of applications. */
 const ADVERSARY = 100;
 const VICTIM = 30;
 /** The victim may take this long, or this multiple of its time alone. */
 const BOUND_MS = 6_000;
 const TIMES_ALONE = 5;
 const POLL_MS = 100;
-/** Far beyond every bound of a minute. */
+/** Beyond every bound of a minute. */
 const WAVES = 8;
 const ONE_A_MINUTE = { 'partner-ingest.io/max-per-minute': '1' };
 const SEED = 37;
-/** The adversary's, when it takes all there is of something. */
 const ADDRESSES = 20;
 const AGAIN_AFTER_MS = 500;
-/** For so long the victim sends bodies, and all it is answered is as if alone. */
+/** The duration of the victim's requests. */
 const SLOW_MS = 4_000;
-/** Of this process, the stores and the victim. */
+/** Files of this process, the stores and the victim. */
 const OTHER_FILES = 500;
 
 interface Adversary {
   readonly does: () => Promise<unknown>;
-  /** What its recipients meet, which `isTheirs` knows. */
+  /** The relay's fault for the adversary's recipients. */
   readonly relay?: SmtpFault;
 }
 
 let world: World;
 let ingest: ServiceProcess;
 let processor: ServiceProcess;
-/** Milliseconds in which the victim's work must be done. */
 let bound: number;
 const victimKey = newApiKey();
 
@@ -66,7 +63,7 @@ beforeAll(async () => {
   });
   bound = Math.max(BOUND_MS, TIMES_ALONE * (await victimWorks()).tookMs);
 });
-// What an adversary left in the line is no part of the next one's work.
+// Work that the adversary left must not delay the next test.
 afterEach(async () => {
   await pastLockConflicts(() => world.stores.db.collection(SUBMISSIONS).deleteMany({}));
 });
@@ -79,7 +76,7 @@ function applicationTo(domain: string, mark = ''): string {
   return JSON.stringify({ ...others, email: email.replace(/@.*/, `${mark}@${domain}`) });
 }
 
-/** The adversary sends a body for each number, all at once, `waves` times. */
+/** Sends all bodies at once, `waves` times. */
 const sends =
   (body: (n: number) => string | Buffer, { waves = 1, key = world.key } = {}) =>
   async (): Promise<void> => {
@@ -88,7 +85,7 @@ const sends =
       await Promise.all(Array.from({ length: ADVERSARY }, sendOne));
   };
 
-/** Sends the victim's work at once; ends when all of it is completed, or after `withinMs`. */
+/** Sends the victim's work; ends when all is completed, or after `withinMs`. */
 async function victimWorks(withinMs = Infinity) {
   const startedAt = performance.now();
   const ids = await Promise.all(
@@ -105,7 +102,7 @@ async function victimWorks(withinMs = Infinity) {
   }
 }
 
-/** Resolves once ingest follows all Secrets that were written before. */
+/** Resolves once ingest has read all earlier Secrets. */
 async function afterAnotherRound(): Promise<void> {
   const key = newApiKey();
   await world.writePartner({ partner: 'witness', keys: [key] });
@@ -114,7 +111,7 @@ async function afterAnotherRound(): Promise<void> {
   });
 }
 
-/** What the adversary does to the victim: nothing where the list is empty. */
+/** Returns what the adversary changed for the victim; an empty list is good. */
 async function judge(
   adversary: Adversary,
   meets: (address: string) => boolean = isTheirs,
@@ -131,14 +128,14 @@ async function judge(
     ];
   } finally {
     world.mail.setFault(undefined);
-    // Sessions that hang would do so for ten minutes.
+    // Hung sessions would last ten minutes.
     await world.mail.stopListening();
     await world.mail.listenAgain();
   }
 }
 
 const moments = { rcpt: 'rcpt', data: 'data-command', content: 'data' } as const;
-/** Of all known answers about one mail, one of each kind at each moment. */
+/** One known answer of each kind at each phase. */
 const answers = new Map<string, SmtpFault>();
 for (const { phase, answer, fault } of knownAnswers) {
   if (phase === 'mail') continue;
@@ -161,7 +158,7 @@ test.each([...answers])(
 );
 
 test('after the relay declines one applicant, each later one gets the e-mail', async () => {
-  // This one knows nothing good of the relay yet.
+  // A new processor has no history with the relay.
   await processor.stop();
   processor = await world.spawn('processor');
   const ofTheVictim = async (domain: string, mark: string, filter: object): Promise<void> => {
@@ -241,7 +238,7 @@ test.each(secrets)(
 interface Siege {
   readonly count: number;
   readonly begin: (socket: Socket) => void;
-  /** What ingest counts once the bound is reached. */
+  /** Counters that show that the bound is reached. */
   readonly reached: readonly [
     metric: string,
     labels: Readonly<Record<string, string>>,
@@ -249,7 +246,7 @@ interface Siege {
   ];
 }
 
-/** The adversary's, which nobody works on. */
+/** An open record that no processor works on. */
 const endless = newRecord({ dueAt: new Date(Date.now() + 86_400_000) });
 const authorized = (): string => `Authorization: Bearer ${world.key}`;
 const get =
@@ -266,7 +263,7 @@ const again = (count: number, ask: (socket: Socket) => void): Siege => ({
   reached: ['requests', { status: '503' }],
 });
 
-/** How the adversary takes all there is of each thing that partners share. */
+/** How the adversary uses up each shared resource. */
 const sieges: Readonly<Record<keyof typeof SHARED, Siege>> = {
   incomingBytes: {
     count: 1_200,
@@ -328,7 +325,7 @@ test.each(Object.entries(sieges))(
         note(await ask(LIST_PATH));
       }
       await slow;
-      // Blanks are no object.
+      // A body of blanks is no JSON object.
       expect(told).toEqual(new Set(['202 ', '200 wait=20', '200 ', '400 ']));
       await eventually('the bound', async () => {
         const counted = await world.metric(ingest, `partner_ingest_${metric}_total`, labels);

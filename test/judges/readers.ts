@@ -1,7 +1,4 @@
-/**
- * What the service does with the bytes of a body, and what it must not do: the controls of the
- * judge.
- */
+/** The readers of a body, and faulty readers as controls. */
 import { zstdDecompressSync } from 'node:zlib';
 import { Binary } from 'mongodb';
 import { decideOnFields } from '../../internal/application/decide.ts';
@@ -41,7 +38,7 @@ export const service: Readonly<Record<string, Reader>> = {
   'show describes it': (bytes) => void bodyInWords(recordOf(bytes)),
 };
 
-/** Each must be caught by the judge, or it judges nothing. */
+/** The judge must catch each of these. */
 export const controls = {
   'reads again from each place': (bytes) =>
     void /[^]*never/.test(bytes.toString('latin1', 0, 20_000)),
@@ -53,7 +50,7 @@ export const controls = {
           zstdDecompressSync(Buffer.from(piece, 'base64'), { maxOutputLength: 1_048_576 }),
         );
       } catch {
-        // Not packed.
+        // The body is not compressed.
       }
     }
   },

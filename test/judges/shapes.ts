@@ -1,4 +1,4 @@
-/** Bodies of 65,000 bytes in the shapes that cost a careless reader most. */
+/** Bodies of 65,000 bytes in shapes that are costly to read. */
 import { randomBytes } from 'node:crypto';
 import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { newRandom } from '../support/random.ts';
@@ -8,20 +8,16 @@ export interface Shape {
   readonly body: () => Buffer;
 }
 
-/** The most that ingest keeps of a body. */
 const LARGEST = 65_000;
 
-/**
- * Whom an erasure looks for: an address whose parts repeat, so that nearly all of it is met again
- * and again.
- */
+/** The search of an erasure meets the parts of this address again and again. */
 export const LONG_ADDRESS = `${'aa.'.repeat(21)}a@${'aa.'.repeat(60)}example`;
 export const EINS = ['111111111', '012345678'] as const;
 
 const packed = (pack: (bytes: Buffer) => Buffer, bytes: number): string =>
   `${pack(Buffer.alloc(bytes)).toString('base64')} `;
 
-/** Of JSON, of percent signs and HTML, of addresses, of numbers, and of other scripts. */
+/** Tokens of JSON, percent-encoding, HTML, addresses, numbers and other scripts. */
 const words = String.raw`
   [ {"a": [[], { " , : 1e9 [{}], \ \\ \" \u0041 \u00 \ud83d
   % %41 %c3 =41 &#64; <a>
@@ -45,7 +41,7 @@ const tokens: readonly string[] = [
   packed(gzipSync, 900_000),
 ];
 
-/** `make` of tokens that number themselves, cut to what is kept. */
+/** Repeats `make` up to the largest body. */
 function filled(make: (index: number) => string): string {
   const parts: string[] = [];
   for (let index = 0, length = 0; length < LARGEST; index += 1) {
@@ -56,7 +52,7 @@ function filled(make: (index: number) => string): string {
   return parts.join('');
 }
 
-/** As many as fit when JSON has escaped them. */
+/** As many tokens as fit after JSON escaping. */
 function asString(token: string): string {
   const bytes = Buffer.byteLength(JSON.stringify(token)) - 2;
   return token.repeat(Math.max(1, Math.floor((LARGEST - 200) / 3 / bytes)));
@@ -64,7 +60,6 @@ function asString(token: string): string {
 
 const good = '"email":"ada@example.com","business_name":"Ada","ein":"123456789"';
 
-/** An application with as many of these keys as fit. */
 const withKeys = (keys: string): string =>
   `{${good}${keys.slice(0, keys.lastIndexOf(',', LARGEST - 80))}}`;
 
@@ -97,14 +92,14 @@ const encodings: Readonly<Record<string, (text: string) => Buffer>> = {
     Buffer.from(`\ufeff${text.slice(0, LARGEST / 2 - 1)}`, 'utf16le').swap16(),
 };
 
-/** Integers as keys make V8 keep an object as an array. */
+/** V8 keeps objects with integer keys as arrays. */
 const numbered: Readonly<Record<string, (index: number) => number>> = {
   'keys 0, 1, 2, …': (index) => index,
   'keys far apart': (index) => index * 1_013,
   'keys that fall': (index) => 4_000_000_000 - index * 7,
 };
 
-/** Every token in every structure and encoding, what is special, and `random` mixtures. */
+/** Every token in every structure and encoding, special cases, and `random` mixtures. */
 export function* shapes(seed: number, mixtures: number): Generator<Shape> {
   const shape = (name: string, make: () => Buffer): Shape => ({
     name,
@@ -113,7 +108,7 @@ export function* shapes(seed: number, mixtures: number): Generator<Shape> {
   for (const token of tokens) {
     for (const [structure, make] of Object.entries(structures)) {
       for (const [encoding, encode] of Object.entries(encodings)) {
-        // Another encoding is no JSON, so that only the search reads it.
+        // Only the search reads other encodings.
         if (encoding !== 'UTF-8' && structure !== 'repeated') continue;
         const name = `${JSON.stringify(token).slice(0, 40)}, ${structure}, ${encoding}`;
         yield shape(name, () => encode(make(token)));

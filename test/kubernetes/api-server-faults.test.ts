@@ -1,7 +1,4 @@
-/**
- * The Kubernetes API killed, hung, restarted without its memory, and badly reached: keys stay in
- * force, and it heals.
- */
+/** The controller with a Kubernetes API that is killed, hung, restarted or badly reached. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { CoreV1Api } from '@kubernetes/client-node';
 import { kubernetesSource } from '../../internal/controller/kubernetes-source.ts';
@@ -41,7 +38,7 @@ describe('a faulty API server', () => {
     await api.kill();
   });
 
-  /** Whatever became of a test: the server runs and is reached, and nothing follows it any more. */
+  /** After each test the server runs, and no source follows it. */
   let stop = new AbortController();
   afterEach(async () => {
     stop.abort();
@@ -55,7 +52,7 @@ describe('a faulty API server', () => {
   const keysStay = async (): Promise<void> => {
     expect([await own.status(kept), await own.status(inactive)]).toEqual([202, 403]);
   };
-  /** A new key, through the other API server, which nobody harms: seen once ours is back. */
+  /** Adds a key through the healthy API server. */
   const addMeanwhile = async (): Promise<string> => {
     const key = newApiKey();
     await own.apply('meanwhile', { partner: 'meanwhile', keys: [key] });
@@ -100,7 +97,7 @@ describe('a faulty API server', () => {
   });
 
   test('restarted without its old versions: a 410 inside the stream causes a new list', async () => {
-    // The source alone, whose lists and watches can be counted.
+    // The source alone, with counted lists and watches.
     const namespace = own.keys;
     const kubernetes = new Kubernetes(await own.cluster.controllerKubeconfig(own.home, proxy.url));
     const registry = createRegistry('controller');
@@ -125,13 +122,12 @@ describe('a faulty API server', () => {
     await own.apply('victim', { partner: 'victim', keys: [newApiKey()] });
     await eventually('the first ones', async () => (await names()) === 'kept off victim');
 
-    // The broken watch asks again at once, and is heard when the server is back: its memory begins
-    // after our version.
+    // The watch asks again for a version that the restarted server does not know.
     proxy.park();
     await api.kill();
     await own.apply('off', { partner: 'off', keys: [inactive], status: 'inactive' });
     await addMeanwhile();
-    // A deletion that no event will ever tell.
+    // No event reports this deletion.
     await own.remove('victim');
     await api.start();
     proxy.pass();
@@ -164,7 +160,7 @@ describe('a faulty API server', () => {
   });
 
   test('a silent connection is replaced long before the next full list', async () => {
-    // Open connections are deaf from now on; new ones work.
+    // Open connections hang from now on, and new ones work.
     proxy.deafen();
     await own.becomes(await addMeanwhile(), 202, HANG_MS);
   });

@@ -1,7 +1,4 @@
-/**
- * A real API server takes every object of the chart, in a namespace that enforces "restricted",
- * without a warning.
- */
+/** A real API server accepts the objects of the chart in a restricted namespace. */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -28,7 +25,7 @@ const RESTRICTED = {
   'pod-security.kubernetes.io/enforce': 'restricted',
   'pod-security.kubernetes.io/warn': 'restricted',
 };
-/** Kinds of operators that the chart and the examples name, with any fields. */
+/** Kinds of operators in chart and examples. */
 const FOREIGN_KINDS = [
   'PodMonitor.monitoring.coreos.com/v1',
   'ServiceMonitor.monitoring.coreos.com/v1',
@@ -85,11 +82,11 @@ describe('an API server', () => {
   });
   afterAll(() => kubectl(['delete', 'namespace', home, keys, '--wait=false']));
 
-  /** Creates them without doing it. Rejects with the fields it does not know and its warnings. */
+  /** Applies without storing; rejects with unknown fields and warnings. */
   const takes = (objects: readonly Rendered[]): Promise<string> =>
     kubectl(
       ['apply', '--dry-run=server', '--validate=strict', '--warnings-as-errors', '-f', '-'],
-      // The namespace of the keys is there already.
+      // The namespace of the keys exists already.
       objects.filter(({ kind }) => kind !== 'Namespace'),
     );
 
@@ -128,7 +125,7 @@ describe('an API server', () => {
     await expect(takes([misspelt])).rejects.toThrow('replicass');
   });
 
-  /** Names that Helm allows, and Kubernetes does not as they are. */
+  /** Names that Helm allows and Kubernetes does not. */
   test.each<[release: string, values: Json]>([
     ['a.b', {}],
     ['1st', {}],
@@ -140,7 +137,7 @@ describe('an API server', () => {
     expect(await takes(await render(values, { release, namespace: home }))).toContain('deployment');
   });
 
-  /** Helm 4, which applies on the server, and the Helm 3 of a local cluster. */
+  /** Helm 4 applies on the server; the local cluster has Helm 3. */
   const beside = join(dirname(KUBECONFIG), '../bin/helm');
   const programs: readonly (string | undefined)[] = [
     undefined,
@@ -187,7 +184,7 @@ describe('an API server', () => {
     const autoscaling = { enabled: true, minReplicas: 3 };
     await change('upgrade', { ingest: { replicaCount: 4, autoscaling } });
     expect(await replicas()).toBe('4');
-    // As the autoscaler does it.
+    // An autoscaler scales like this.
     await kubectl(['scale', ...deployment, '--replicas=7']);
     await change('upgrade', { ingest: { replicaCount: 4, autoscaling }, logLevel: 'warn' });
     expect(await replicas()).toBe('7');

@@ -1,7 +1,4 @@
-/**
- * Partner keys from Secrets of a cluster to ingest: in force at once, bad Secrets, permission taken
- * away.
- */
+/** Partner keys from Secrets of a cluster to ingest. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { openKeysWorld, type KeysWorld } from '../support/keys-world.ts';
@@ -18,7 +15,7 @@ describe('keys from the Kubernetes API', () => {
     controller = await own.world.start('controller', await own.settings());
   });
   afterAll(() => own.close());
-  /** Whatever became of a test: the controller may read the namespace, and runs in this process. */
+  /** After each test the controller may read the namespace again. */
   afterEach(async () => {
     await own.cluster.allowSecrets(own.home, own.keys, true);
     if (await answers(controller)) return;
@@ -72,7 +69,7 @@ describe('keys from the Kubernetes API', () => {
       partner: 'bad',
       data: { a: '', b: 'too-short-canary', c: 'also-short', d: shared },
     });
-    // Somebody took the name for the value.
+    // The key is in the place of the name.
     await own.apply('swapped', { partner: 'swapped', data: { [swapped]: 'short-x' } });
     await own.apply('odd', { partner: 'odd', keys: [good], status: 'on-holiday' });
     await own.becomes(good, 403);
@@ -104,7 +101,7 @@ describe('keys from the Kubernetes API', () => {
     expect(await problems('key_too_short')).toBe(3);
     expect(await own.status(shared)).toBe(202);
 
-    // Rounds for other reasons do not tell it again.
+    // A round for another reason does not report it again.
     const key = newApiKey();
     await own.apply('innocent', { partner: 'innocent', keys: [key] });
     await own.becomes(key, 202);
@@ -145,7 +142,7 @@ describe('keys from the Kubernetes API', () => {
     const seconds = (performance.now() - started) / 1_000;
     await own.becomes(key, 403);
     const writes = (await metric('key_changes_total')) - before;
-    // Five rounds a second at most, one of them after the last change.
+    // At most five rounds a second, and one after the last change.
     expect(writes).toBeLessThanOrEqual(seconds * 5 + 2);
     expect(writes).toBeGreaterThan(0);
   });

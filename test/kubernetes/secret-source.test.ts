@@ -1,7 +1,4 @@
-/**
- * The Kubernetes API as a source of partner Secrets, under the suite that a folder of manifests
- * passes, too.
- */
+/** The Kubernetes API passes the tests of a source of partner Secrets. */
 import { describe } from '@jest/globals';
 import { CoreV1Api } from '@kubernetes/client-node';
 import { kubernetesSource } from '../../internal/controller/kubernetes-source.ts';

@@ -1,7 +1,4 @@
-/**
- * Jest for the tests that need a real MongoDB: `make test-mongodb`. A fail point is the server's,
- * so one file at a time.
- */
+/** Jest for `make test-mongodb`; one file at a time, because fail points are global. */
 import type { Config } from 'jest';
 import { TEST_HANG_MS } from '../support/wait.ts';
 

@@ -1,7 +1,4 @@
-/**
- * The promise on a real MongoDB: after a 202 nothing is lost, and what was answered 500 is not
- * processed.
- */
+/** The promise of 202 and 500 on a real MongoDB. */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { MongoClient } from 'mongodb';
 import { isOpen } from '../../internal/submission/states.ts';
@@ -12,15 +9,12 @@ import { newApplication, openWorld, type InProcess, type World } from '../suppor
 import { endFault, failWrites } from './server.ts';
 
 const withFailPoints = process.env['TEST_FAIL_POINTS'] === '1' ? test : test.skip;
-/** Fewer than a driver's pool has connections, so that all are under way at once. */
+/** Fewer than the connections of a driver's pool, so that all are under way at once. */
 const AT_ONCE = 20;
-/** Longer than the requests that must see it need. */
 const STEP_DOWN_SECONDS = 15;
-/** MongoDB's error codes. */
 const WRITE_CONCERN_TIMEOUT = 64;
 const SHUTDOWN_IN_PROGRESS = 91;
 const NOT_WRITABLE_PRIMARY = 10_107;
-/** Longer than a request may wait. */
 const STALL_MS = 8_000;
 
 let world: World;
@@ -41,7 +35,7 @@ afterAll(async () => {
   await client.close();
 });
 
-/** Sends applications at once; gives the status of each request_id. */
+/** Sends applications at once; returns the status by request_id. */
 async function sendMany(): Promise<Map<string, number>> {
   const answers = await Promise.all(
     Array.from({ length: AT_ONCE }, () =>
@@ -51,7 +45,7 @@ async function sendMany(): Promise<Map<string, number>> {
   return new Map(answers.map((answer) => [idOf(answer), answer.status]));
 }
 
-/** Waits until nothing is under way, then holds every answer against its record. */
+/** Waits until all is final, then compares answers with records. */
 async function expectPromise(answers: ReadonlyMap<string, number>): Promise<void> {
   await eventually(
     'all records to be final',
@@ -78,7 +72,7 @@ test('an election: the primary steps down under load', async () => {
   const steppedDown = client
     .db('admin')
     .command({ replSetStepDown: STEP_DOWN_SECONDS, force: true })
-    // It may close the connection on which it was asked.
+    // The server may close this connection.
     .catch((error: unknown) => error);
   const untilAll = (status: number): Promise<boolean> =>
     eventually(`${AT_ONCE} requests at once to be answered ${status}`, async () => {

@@ -1,12 +1,9 @@
-/** The MongoDB of MONGODB_URI: whether it is what these tests are about, and its own fail points. */
+/** The MongoDB of MONGODB_URI and its fail points. */
 import { MongoClient, type Document } from 'mongodb';
 
 const ANSWER_TIMEOUT_MS = 10_000;
 
-/**
- * Rejects where it is no replica set of MongoDB: a stand-in such as FerretDB would prove nothing.
- * Whether it was started with `--setParameter enableTestCommands=1`.
- */
+/** Rejects a server that is no replica set of MongoDB. Resolves to whether it has test commands. */
 export async function takesFailPoints(uri: string): Promise<boolean> {
   const client = new MongoClient(uri, { serverSelectionTimeoutMS: ANSWER_TIMEOUT_MS });
   try {
@@ -26,10 +23,7 @@ export async function takesFailPoints(uri: string): Promise<boolean> {
   }
 }
 
-/**
- * Makes the server fail commands on the requests of one database; `mode` is `alwaysOn` or `{ times:
- * n }`.
- */
+/** Makes the server fail commands of one database; `mode` is `alwaysOn` or `{ times: n }`. */
 export async function failWrites(
   client: MongoClient,
   database: string,

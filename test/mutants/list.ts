@@ -27,7 +27,7 @@ const file = (path: string, test: string, rows: readonly Row[]): Omit<Mutant, 'p
     why,
   }));
 
-/** `text` with the mutant's change; undefined where what it looks for is not there exactly once. */
+/** The text with the change; undefined unless the original stands there once. */
 export function mutated(text: string, { find, replace }: Mutant): string | undefined {
   const parts = text.split(find);
   return parts.length === 2 ? parts.join(replace) : undefined;

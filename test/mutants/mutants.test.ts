@@ -1,7 +1,4 @@
-/**
- * The list of mutants fits the code: a moved line is reported here, not by `make
- * mutants` days later.
- */
+/** The list of mutants fits the code. */
 import { expect, test } from '@jest/globals';
 import { existsSync, readFileSync } from 'node:fs';
 import { stripTypeScriptTypes } from 'node:module';
@@ -9,14 +6,14 @@ import { join } from 'node:path';
 import { ROOT } from '../../tools/root.ts';
 import { mutants, mutated } from './list.ts';
 
-/** So that a whole run takes ten minutes. */
+/** A run of all then takes ten minutes. */
 const AT_MOST = 60;
 
 test.each(mutants)('$file: $find', (mutant) => {
   const file = join(ROOT, mutant.file);
   const text = existsSync(file) ? mutated(readFileSync(file, 'utf8'), mutant) : undefined;
   expect(text).toEqual(expect.any(String));
-  // A file that cannot be read at all turns every test red.
+  // A syntax error would turn every test red.
   if (file.endsWith('.ts')) stripTypeScriptTypes(text ?? '');
   expect(mutant.replace).not.toBe(mutant.find);
   expect(existsSync(join(ROOT, mutant.test))).toBe(true);

@@ -1,6 +1,6 @@
 /**
- * Applies each mutant to a copy of the working tree and runs its test there: it must turn red. A
- * test must first be green without a mutant, because a test that is red anyway shows nothing.
+ * Applies each mutant to a copy of the working tree and runs its test, which must turn red. The
+ * test must be green without the mutant.
  */
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -13,10 +13,10 @@ import { startMongo, startRedis } from '../../deploy/local/stores.ts';
 import { duration } from '../../internal/platform/terminal.ts';
 import { mutants, mutated, type Mutant } from './list.ts';
 
-/** As many tests at a time as the machines have cores that this is made for. */
+/** The number of cores of the machines that run it. */
 const COPIES = 2;
 const DRAWN = 10;
-/** A test run that takes longer hangs, which is not green. */
+/** A longer run counts as hung. */
 const RUN_DEADLINE_MS = 300_000;
 
 const colours = { red: 'green', survived: 'red', invalid: 'red', 'left out': 'yellow' } as const;
@@ -31,7 +31,7 @@ const { values: flags } = parseArgs({
 });
 const rank = ({ file, find, replace }: Mutant): string =>
   createHash('sha256').update([flags.draw, file, find, replace].join('\0')).digest('hex');
-/** All, or for a commit a few of them, always the same ones. */
+/** All mutants, or always the same few for a commit. */
 const wanted =
   flags.draw === ''
     ? mutants
@@ -40,7 +40,7 @@ const wanted =
         .slice(0, Number(flags.count === '' ? DRAWN : flags.count));
 const left = [...wanted];
 
-/** A copy of the working tree; the packages are shared. */
+/** Copies the working tree; packages are shared. */
 async function copyTree(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'mutants-'));
   const isOurs = (path: string): boolean =>
@@ -52,7 +52,7 @@ async function copyTree(): Promise<string> {
 
 type Outcome = 'green' | 'red' | 'broken' | 'nothing ran';
 
-/** Runs a test file; `broken`: it could not even be loaded, which says nothing of its tests. */
+/** Runs a test file; `broken` means that it could not be loaded. */
 async function runTest(folder: string, test: string, stores: NodeJS.ProcessEnv): Promise<Outcome> {
   const results = join(folder, '.mutant-results.json');
   await rm(results, { force: true });
@@ -61,7 +61,7 @@ async function runTest(folder: string, test: string, stores: NodeJS.ProcessEnv):
     cwd: folder,
     env: { ...process.env, ...stores },
     stdio: 'ignore',
-    // A group of its own, so that what the tests started ends with them.
+    // A process group of its own, so that its children end with it.
     detached: true,
   });
   const end = (): void => {
@@ -75,7 +75,7 @@ async function runTest(folder: string, test: string, stores: NodeJS.ProcessEnv):
   clearTimeout(timer);
   stop.signal.removeEventListener('abort', end);
   const text = await readFile(results, 'utf8').catch(() => undefined);
-  // A test file that this machine cannot run is no test file to Jest.
+  // Jest does not find a test file that this machine cannot run.
   if (text === undefined) return code === 0 ? 'nothing ran' : 'red';
   const told = JSON.parse(text) as { numPassedTests: number; numFailedTests: number };
   if (told.numFailedTests > 0) return 'red';
@@ -84,7 +84,7 @@ async function runTest(folder: string, test: string, stores: NodeJS.ProcessEnv):
 }
 
 const needsStores = (test: string): boolean => /^test\/(integration|kubernetes)\//.test(test);
-/** How each test ends without a mutant. */
+/** Results without a mutant. */
 const unchanged = new Map<string, Promise<Outcome>>();
 
 async function tryOne(

@@ -1,7 +1,4 @@
-/**
- * What the mongodb driver makes of a collection: the calls our stores use, each of which may get
- * lost on its way.
- */
+/** A model of the mongodb driver's collection, whose calls may get lost. */
 import { MongoServerError, MongoWriteConcernError, type Collection, type Db } from 'mongodb';
 import { createMongo, type UpdateItem } from '../../internal/platform/mongo.ts';
 import type {
@@ -16,20 +13,19 @@ import type {
 /** Carries a call to the database and its answer back. */
 export type Wire = <T>(execute: () => T) => Promise<T>;
 
-/** What a test may make of an update on its way, to break the code that sends it. */
+/** Changes an update on its way, to break the code that sends it. */
 export type Tamper = (sent: { readonly filter: Document; readonly update: Document }) => {
   readonly filter: Document;
   readonly update: Document;
 };
 
-/** What a write waits for, as a command or the driver words it. */
 export interface WriteConcern {
   readonly w?: unknown;
   readonly j?: boolean;
   readonly journal?: boolean;
 }
 
-/** What the service's clients ask for where a call does not say. The client is never connected. */
+/** The write concern of the service's clients. */
 const clientConcern: WriteConcern =
   createMongo('mongodb://simulated.invalid', 'simulation').db().writeConcern ?? {};
 
@@ -38,17 +34,15 @@ const isDurable = ({ w, j, journal }: WriteConcern): boolean =>
 
 export interface DriverOptions {
   readonly tamper?: Tamper;
-  /** The write concern of every write, in place of the service's own. */
   readonly concern?: WriteConcern | undefined;
-  /** Whether the next write reaches a majority in time. */
   readonly replicates?: () => boolean;
-  /** Whether a query surely finds nothing and would be answered: it takes no time then. */
+  /** Says whether a query would find nothing, so that it takes no time. */
   readonly findsNothing?: (filter: Document) => boolean;
 }
 
 const WRITE_CONCERN_TIMED_OUT = 64;
 
-/** `documents` as a driver's collection whose every call goes over `wire`. */
+/** Returns `documents` as a driver's collection behind `wire`. */
 export function driverOf<T extends { _id: string }>(
   documents: MemoryCollection,
   wire: Wire,
@@ -63,10 +57,7 @@ export function driverOf<T extends { _id: string }>(
     const sent = tamper({ filter, update: changes });
     return documents.update(sent.filter, sent.update, options);
   };
-  /**
-   * A write as durable as it asks to be; one that asks for more than it gets is applied and ends
-   * with an error.
-   */
+  /** Applies a write, and fails it if it asks for more durability than there is. */
   const write = <R>(
     apply: (durable: boolean) => R,
     asked: WriteConcern = clientConcern,
@@ -82,7 +73,7 @@ export function driverOf<T extends { _id: string }>(
       };
       throw new MongoWriteConcernError({ ok: 1, ...result, writeConcernError });
     });
-  /** An unordered write of several items: each on its own, and the server's account of them all. */
+  /** An unordered write of several items, with the server's counts. */
   const writeTogether = (command: WriteCommand, durable: boolean): Document => {
     const items: readonly (() => number)[] = [
       ...(command.documents ?? []).map((document) => () => {
@@ -152,7 +143,6 @@ export function driverOf<T extends { _id: string }>(
   return collection as unknown as Collection<T>;
 }
 
-/** A driver's database of these collections. */
 export function databaseOf(
   collections: Readonly<Record<string, unknown>>,
   hello: () => Promise<Document> = () => Promise.resolve({ localTime: new Date() }),

@@ -1,4 +1,4 @@
-/** Plays one plan from the first request to the last record at rest, and judges it. */
+/** Plays one plan until every record is final, and checks the rules. */
 import { isOpen, type State } from '../../internal/submission/states.ts';
 import { startIngestProcess, type Ingest } from './ingest.ts';
 import { startOperator, type Operator } from './operator.ts';
@@ -20,12 +20,9 @@ import type { SimProcess } from './scheduler.ts';
 import { VERY_LATE_MS } from './wire.ts';
 import { World, ourParts, type Parts } from './world.ts';
 
-/**
- * Longest from the end of all faults until every record is at rest: an answer to a mail may take 10
- * minutes, and two ends without an answer back off for 72 minutes each.
- */
+/** An answer to a mail may take 10 minutes, and two ambiguous ends back off for 72 minutes each. */
 const QUIET_WITHIN_MS = 3 * 3_600_000;
-/** With a server that is always busy, the attempts are used up first: 72 h 15 min, and jitter. */
+/** A busy server uses up the attempts in 72 h 15 min and jitter. */
 const USED_UP_WITHIN_MS = 1.2 * 73 * 3_600_000;
 const WEEKS_MS = 3 * 7 * 24 * 3_600_000;
 
@@ -37,7 +34,7 @@ export interface Told {
   readonly simulatedMs: number;
 }
 
-/** Rejects with a `Violation` that tells what went wrong. */
+/** Rejects with a `Violation`. */
 export async function play(planned: Plan, parts: Partial<Parts> = {}): Promise<Told> {
   const plan = leapt(planned);
   let healed = false;
@@ -82,8 +79,7 @@ export async function play(planned: Plan, parts: Partial<Parts> = {}): Promise<T
       started,
     );
     const operator = startOperator(world, 0);
-    // A worker that had the body in hand may have made the account since: `audit` reports it, and
-    // it is erased again.
+    // A worker may have made the account meanwhile: `audit` reports it, and it is erased again.
     for (const { requestId } of world.allAccounts())
       if (world.erasures.has(requestId)) operator.order(requestId, 'erase');
     for (const { _id, state } of world.records()) {
@@ -93,17 +89,17 @@ export async function play(planned: Plan, parts: Partial<Parts> = {}): Promise<T
     await restUntil(QUIET_WITHIN_MS, operator);
     judge(world);
 
-    // Everything that failed can be done again, once the reason is gone.
+    // Everything that failed can be repeated.
     forgiving = true;
     const failed = world.records().filter(({ state }) => isFailed(state));
     for (const { _id } of failed) operator.order(_id, 'retry');
     await restUntil(QUIET_WITHIN_MS, operator);
-    // What was ended is not brought back by any word of any page, but its own.
+    // Only reopen brings back a request that was ended.
     await scheduler.run(scheduler.now + WEEKS_MS, () => violations.length > 0);
     for (const { requestId } of world.ended)
       for (const event of world.random.shuffled(orderEvents)) {
         if (event === 'reopen' || event === 'erase') continue;
-        // One person gives them, one after the other.
+        // One operator gives all orders in turn.
         operator.order(requestId, event);
         await restUntil(QUIET_WITHIN_MS, operator);
       }
@@ -134,7 +130,7 @@ function isFailed(state: State): boolean {
   return state === 'dead_lettered' || state === 'undeliverable';
 }
 
-/** Opens the ingests and processors and puts everything planned on the clock. */
+/** Opens the processes and schedules the plan. */
 function start(world: World, plan: Plan): Pick<Operator, 'atRest'> {
   const { scheduler } = world;
   const skew = (index: number): number => plan.skewsMs[index] ?? 0;
@@ -199,7 +195,7 @@ function strike(
     process.frozenUntil = Math.max(process.frozenUntil, scheduler.now + forMs);
     world.disturb('frozen', process, forMs);
   };
-  /** Faults of one kind may overlap; the last to end puts things right. */
+  /** Faults of one kind may overlap; the last to end repairs. */
   const forAWhile = <T extends object>(weather: T, bad: Partial<T>, good: Partial<T>): void => {
     Object.assign(weather, bad);
     scheduler.after(forMs, () => Object.assign(weather, good));
@@ -209,7 +205,7 @@ function strike(
       kill(service.processors[target]!.process, () => service.newProcessor(target)),
     freeze_processor: () => freeze(service.processors[target]!.process),
     restart_processor: () => {
-      // A pod that was killed is started again by itself.
+      // A killed pod starts again by itself.
       if (!service.processors[target]!.process.alive) return;
       service.processors[target]!.close();
       service.newProcessor(target);

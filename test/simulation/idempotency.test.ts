@@ -1,7 +1,4 @@
-/**
- * Repeats that random histories cannot judge, on the model of the database: of a request that is
- * erased, and one whose adoption gets no answer in time.
- */
+/** Idempotency keys on the model: cases that random histories cannot judge. */
 import { expect, test } from '@jest/globals';
 import type { Collection } from 'mongodb';
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -68,7 +65,7 @@ test('an adoption without an answer closes the connection in place of a 500', as
     await nextTurn();
     const result = execute();
     if (adoptions === before) return result;
-    // The answer of an adoption does not come in time.
+    // The answer of the adoption is late.
     passed = HANG_MS;
     return new Promise((_resolve, reject) => {
       lose = () => reject(new Error('connection closed'));

@@ -1,7 +1,4 @@
-/**
- * A simulated ingest: the service's own submit-application.ts, with only as much HTTP around it as
- * it looks at.
- */
+/** A simulated ingest around the service's own submit-application.ts. */
 import { submitApplication, type SubmitTools } from '../../internal/ingest/submit-application.ts';
 import { makeDue } from '../../internal/submission/make-due.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
@@ -10,7 +7,6 @@ import { Withdrawals } from '../../internal/submission/withdrawals.ts';
 import type { SimProcess } from './scheduler.ts';
 import { noMetrics, retention, silent, type Sent, type World } from './world.ts';
 
-/** ACCEPT_TIMEOUT_MS. */
 const ACCEPT_MS = 2_000;
 
 export type Submission = Pick<Sent, 'email' | 'ein' | 'valid' | 'key'>;
@@ -54,7 +50,7 @@ export function startIngestProcess(world: World, process: SimProcess): Ingest {
   return { process, submit };
 }
 
-/** What cmd/ingest/wire.ts gives the operation, on the models of this world. */
+/** The parts that cmd/ingest/wire.ts passes, on the models. */
 function toolsOf(world: World, process: SimProcess): SubmitTools {
   const { parts } = world;
   const writing = world.connect(process, 'ingest', ACCEPT_MS);
@@ -111,7 +107,7 @@ function toolsOf(world: World, process: SimProcess): SubmitTools {
   };
 }
 
-/** A request whose head has been judged and whose body has come. */
+/** A request with its judged headers and its body. */
 function requestOf({ requestId, body, key }: Sent, { clock }: SubmitTools): Request {
   const request = {
     id: requestId,
@@ -130,7 +126,7 @@ function requestOf({ requestId, body, key }: Sent, { clock }: SubmitTools): Requ
   return request as unknown as Request;
 }
 
-/** Keeps what the partner is told: a hijacked reply is a closed connection without an answer. */
+/** Records the partner's answer; a hijacked reply is a closed connection. */
 function replyTo(sent: Sent, { scheduler }: World): Reply {
   let status = 0;
   const reply = {

@@ -1,8 +1,7 @@
 /**
- * Documents in memory with the single-document semantics of MongoDB that our stores rely on, and no
- * more: an operator it does not know is an error. test/integration/store-conformance.test.ts holds
- * it against the real database. A document that is kept never changes, so what is read is not
- * copied.
+ * Documents in memory with MongoDB's single-document semantics, as far as our stores use them. An
+ * unknown operator is an error. test/integration/store-conformance.test.ts compares it with the
+ * database. Documents are never changed in place, so reads need no copy.
  */
 import { MongoServerError } from 'mongodb';
 
@@ -19,7 +18,7 @@ export interface FindOptions {
 
 export interface UpdateOptions {
   readonly upsert?: boolean | undefined;
-  /** Whether a crash of the server spares the write; see `rollBack`. */
+  /** Says whether the write survives a crash. */
   readonly durable?: boolean;
 }
 
@@ -33,13 +32,12 @@ const DUPLICATE_KEY = 11_000;
 
 export class MemoryCollection {
   readonly #documents = new Map<string, Stored>();
-  /** What the documents written since the last durable write were before. */
+  /** Documents from before the writes that are not durable. */
   readonly #rollBackTo = new Map<string, Stored | undefined>();
-  /** Paths that no two documents that have them may share a value of. */
+  /** Unique paths; documents without them may repeat. */
   unique: readonly string[];
-  /** Called after each write with what the document is now and was before. */
+  /** Called after each write with both versions of the document. */
   onWrite: ((after: Stored, before: Stored | undefined) => void) | undefined;
-  /** Called after each deletion with what the document was. */
   onDelete: ((before: Stored) => void) | undefined;
 
   constructor(unique: readonly string[] = []) {
@@ -95,17 +93,14 @@ export class MemoryCollection {
     return 1;
   }
 
-  /** What may match: the one document, where the filter names it. */
+  /** Candidates of a filter: one document if it names an id. */
   #candidates({ _id: id }: Document): readonly Stored[] {
     if (typeof id !== 'string') return this.all();
     const document = this.#documents.get(id);
     return document === undefined ? [] : [document];
   }
 
-  /**
-   * A crash: the server that takes over lacks what was written after the last write that asked for
-   * majority and journal.
-   */
+  /** A crash: the new server lacks all writes after the last durable one. */
   rollBack(): void {
     for (const [id, before] of this.#rollBackTo) {
       if (before === undefined) this.#documents.delete(id);
@@ -114,7 +109,7 @@ export class MemoryCollection {
     this.#rollBackTo.clear();
   }
 
-  /** Servers keep writes in order: one that is durable makes all before it durable. */
+  /** A durable write makes all earlier ones durable. */
   #noteDurability(id: string, before: Stored | undefined, durable: boolean): void {
     if (durable) this.#rollBackTo.clear();
     else if (!this.#rollBackTo.has(id)) this.#rollBackTo.set(id, before);
@@ -216,7 +211,7 @@ function get(document: Document, path: string): unknown {
   return value;
 }
 
-/** Changes `document`, and of what is in it only copies. */
+/** Changes `document`, and copies nested values first. */
 function set(document: Document, path: string, value: unknown): void {
   const keys = path.split('.');
   const last = keys.pop()!;
@@ -264,16 +259,13 @@ function compare(one: number | string, other: number | string): number {
   return Number(one > other) - Number(one < other);
 }
 
-/** Values of another type, or none, are neither above nor below. */
+/** Values of different types are neither above nor below each other. */
 function isBelow(one: unknown, other: unknown): boolean {
   const kinds = [kindOf(one), kindOf(other)];
   return kinds[0] === kinds[1] && compare(rank(one), rank(other)) < 0;
 }
 
-/**
- * A document as it is kept: of its own, without what is undefined. Dates and binaries are never
- * changed in place.
- */
+/** Copies a document without undefined values; dates and binaries are never changed in place. */
 function copy<T>(value: T): T {
   if (Array.isArray(value)) return value.map(copy) as T;
   if (!isPlain(value)) return value;

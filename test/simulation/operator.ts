@@ -1,4 +1,4 @@
-/** A simulated operator: the commands of internal/cli, on the simulated stores. */
+/** A simulated operator with the commands of internal/cli. */
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import type { OperatorAction } from '../../internal/audit/entry.ts';
@@ -30,14 +30,9 @@ const never = new AbortController().signal;
 type SingleOrder = Exclude<OrderEvent, BulkOrder>;
 
 export interface Operator {
-  /**
-   * Gives the order, and gives it again when it failed half-way or the record was changed
-   * meanwhile, as people do.
-   */
+  /** Gives the order, and repeats it after a failure or a change. */
   order(requestId: string, event: OrderEvent): void;
-  /** Puts the partner on hold, or releases it. */
   hold(onHold: boolean): void;
-  /** Whether all orders have been carried out. */
   atRest(): boolean;
 }
 
@@ -64,7 +59,7 @@ export function startOperator(world: World, skewMs: number): Operator {
     },
   };
   const desk = { submissions, accounts, moves, corrections, holds, trail };
-  /** Gives the command; true once it has nothing left to do, or refuses. */
+  /** Gives the command; returns true if nothing is left to do. */
   const order = async (requestId: string, event: OrderEvent, address: string): Promise<boolean> => {
     const isBulk = event in bulkOrders;
     const [name, state] = isBulk ? bulkOrders[event as BulkOrder] : [event as SingleOrder];
@@ -78,13 +73,12 @@ export function startOperator(world: World, skewMs: number): Operator {
         if (!(error instanceof CommandError)) throw error;
         return error.message.includes('changed meanwhile') ? EXIT.later : EXIT.ok;
       });
-    // Nothing matched, or a worker had it: people look at what is left.
+    // A bulk order may match nothing or meet a claim.
     return code === EXIT.ok || (isBulk && code === EXIT.found);
   };
   let open = 0;
   let orders = 0;
   let holding = Promise.resolve();
-  /** As people do: again and again, until it is done. */
   const untilDone = async (act: () => Promise<boolean>): Promise<void> => {
     while (!(await act().catch(() => false))) await world.scheduler.pause(AGAIN_MS);
     open -= 1;

@@ -1,16 +1,12 @@
-/**
- * A simulated partner: sends once, or, with an idempotency key, again and again until it hears what
- * became of it.
- */
+/** A simulated partner. With an idempotency key it repeats until it is answered. */
 import type { Ingest, Submission } from './ingest.ts';
 import type { Sent, World } from './world.ts';
 
-/** Between two tries: sometimes the one before is still under way, or its withdrawal is. */
+/** The earlier try or its withdrawal may still be under way. */
 const AGAIN_MS = { from: 50, to: 4_000 } as const;
 
 export interface Partner {
   submit(submission: Submission): void;
-  /** Whether each submission with a key has been answered. */
   atRest(): boolean;
 }
 

@@ -1,7 +1,4 @@
-/**
- * What happens in one history, as fast-check makes it up and cuts it down to the smallest that
- * still fails.
- */
+/** Generates the plan of a history, which fast-check reduces to the smallest that fails. */
 import * as fc from 'fast-check';
 import type { ReopeningEvent } from '../../internal/submission/states.ts';
 import type { Temper } from './relay.ts';
@@ -28,10 +25,9 @@ const faultKinds = [
 ] as const;
 export type FaultKind = (typeof faultKinds)[number];
 
-/** An operator's command. */
 export type OrderEvent = ReopeningEvent | 'release' | 'erase' | 'close' | 'bounce' | BulkOrder;
 
-/** Orders for all requests of a state, as the pages give them. */
+/** Bulk orders as on the pages. */
 export const bulkOrders = {
   'retry --state dead_lettered': ['retry', 'dead_lettered'],
   'retry --state undeliverable': ['retry', 'undeliverable'],
@@ -46,32 +42,24 @@ export type BulkOrder = keyof typeof bulkOrders;
 export interface Fault {
   readonly kind: FaultKind;
   readonly atMs: number;
-  /**
-   * The submission that `atMs` counts from, where it shall hit one on its way; null: from the
-   * start.
-   */
+  /** The submission that `atMs` counts from; null is the start. */
   readonly near: number | null;
   readonly forMs: number;
-  /** Which processor or ingest, where that matters. */
   readonly target: number;
 }
 
-/** Of the local clock of one process. */
 export const CLOCK_LEAPS_MS = [60_000, 3_600_000, 30 * 86_400_000].flatMap((ms) => [ms, -ms]);
 
 export interface Plan {
-  /**
-   * Seeds everything too small to plan: latencies, which worker takes a job, which call of a shaky
-   * store fails how.
-   */
+  /** Seeds latencies, the choice of workers and the faults of calls. */
   readonly seed: number;
   readonly submissions: readonly {
     readonly atMs: number;
-    /** Which of few applicants and numbers, so that they collide. */
+    /** Few values, so that they collide. */
     readonly email: number;
     readonly ein: number;
     readonly valid: boolean;
-    /** Which of few idempotency keys, so that submissions collide; null: none, as is sent once. */
+    /** Few keys, so that they collide; null is none. */
     readonly key: number | null;
   }[];
   /** By e-mail. */
@@ -83,11 +71,10 @@ export interface Plan {
     readonly event: OrderEvent;
   }[];
   readonly skewsMs: readonly number[];
-  /** Everything after `atMs` happens so much later. */
+  /** Moves everything after `atMs` to a later time. */
   readonly leap?: { readonly atMs: number; readonly byMs: number } | undefined;
 }
 
-/** The plan with its leap carried out. */
 export function leapt(plan: Plan): Plan {
   const { leap } = plan;
   if (leap === undefined) return plan;
@@ -102,20 +89,18 @@ export function leapt(plan: Plan): Plan {
   };
 }
 
-/** When a fault begins; close to its submission, if it has one. */
+/** The time at which a fault begins, near its submission if it has one. */
 export function startOf(fault: Fault, { submissions }: Plan): number {
   const { near, atMs } = fault;
   return near === null ? atMs : submissions[near % submissions.length]!.atMs + (atMs % NEAR_MS);
 }
 
-/** So long a submission that meets no fault takes to be completed. */
+/** The duration of a submission without a fault. */
 const NEAR_MS = 300;
 const PEOPLE = 3;
 export const PROCESSORS = 2;
 const MINUTE_MS = 60_000;
-/**
- * Everything planned starts within this time, and no fault outlasts it by more than its own length.
- */
+/** All plans start within this time. */
 const PLANNED_MS = 4 * MINUTE_MS;
 
 const skew = fc.integer({ min: -60_000, max: 60_000 });
@@ -135,7 +120,7 @@ export const orderEvents: readonly OrderEvent[] = [
   ...(Object.keys(bulkOrders) as BulkOrder[]),
 ];
 const HOUR_MS = 60 * MINUTE_MS;
-/** Just past the ends of deferrals, attempts, idempotency keys and kept bodies. */
+/** Just after the ends of deferrals, attempts, idempotency keys and bodies. */
 const LEAPS_MS = [
   11 * MINUTE_MS,
   HOUR_MS + MINUTE_MS,

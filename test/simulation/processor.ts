@@ -1,7 +1,4 @@
-/**
- * A simulated processor: the parts that cmd/processor/wire.ts puts together, on the models of this
- * world.
- */
+/** A simulated processor of the parts of cmd/processor/wire.ts. */
 import { DurableSince } from '../../internal/processor/durable-since.ts';
 import { HoldFollower } from '../../internal/processor/follow-holds.ts';
 import { FINISH_WORK_MS, RECONCILE_EVERY_MS } from '../../internal/processor/limits.ts';
@@ -18,12 +15,12 @@ import { noMetric, noMetrics, silent, type World } from './world.ts';
 const CONCURRENCY = 2;
 const templates = await loadTemplates();
 
-/** Starts the processor; the result ends it as a signal does: what it has in hand is finished. */
+/** Starts the processor; the result ends it as SIGTERM does. */
 export function startProcessor(world: World, process: SimProcess): () => void {
   const { scheduler, queue } = world;
   const connection = world.connect(process, 'processor');
   const { store, dueWork, accounts, ledger, clock, ping } = connection;
-  // Asked for at each round, so that days of back-off are not made of questions that find nothing.
+  // Read in each round, to skip days without work.
   const follower = new HoldFollower({ holds: connection.holds, onHold: noMetric });
   const mailer = world.relay.mailer();
   const workers = createWorkers({
@@ -88,10 +85,7 @@ export function startProcessor(world: World, process: SimProcess): () => void {
   return () => void scheduler.after(0, () => void close(), process);
 }
 
-/**
- * Rounds at the service's pace, but none while nothing can be due: days of back-off would otherwise
- * be made of rounds that find nothing.
- */
+/** Runs rounds at the service's pace, but none while nothing can be due. */
 function workWhenDue(
   world: World,
   process: SimProcess,

@@ -1,6 +1,5 @@
 /**
- * Redis as the service sees it: jobs wait, are handed to some worker at their time, and may be
- * lost, repeated or reordered. How jobs carry records is no business of the model.
+ * A model of the queue: jobs are delivered at their time, and may be lost, repeated or reordered.
  */
 import type { Hint, Retry, Step } from '../../internal/queue/job.ts';
 import type { Scheduler, SimProcess } from './scheduler.ts';
@@ -12,15 +11,13 @@ interface Job {
 
 type Take = (records: readonly Hint[], step: Step) => void;
 
-/** Share of hints that wait behind others, and for how long at most. */
+/** The share of hints behind others, and their longest wait. */
 const FULL = 0.3;
 const FULL_MS = 1_500;
 
 export interface RedisWeather {
   away: boolean;
-  /** Share of hints that are lost on their way. */
   lossy: number;
-  /** Share of hints that two workers get. */
   repeating: number;
 }
 
@@ -29,7 +26,6 @@ export class SimQueue {
   readonly #weather: RedisWeather;
   readonly #exists: boolean;
   readonly #jobs = new Set<Job>();
-  /** Processes that wait for work. */
   #idle: { readonly process: SimProcess; readonly wake: () => void }[] = [];
 
   constructor(scheduler: Scheduler, weather: RedisWeather, exists: boolean) {
@@ -49,12 +45,11 @@ export class SimQueue {
     if (random.chance(this.#weather.lossy)) throw new Error('no answer from redis');
   }
 
-  /** Everything in Redis is gone. */
   flush(): void {
     this.#jobs.clear();
   }
 
-  /** Takes jobs for a worker, as consume.ts does. What a process has when it dies is lost. */
+  /** Takes jobs for a worker; they are lost if its process dies. */
   startWorker(process: SimProcess, take: Take, mayTake: () => boolean): void {
     const { random } = this.#scheduler;
     const fetchForEver = async (): Promise<void> => {
@@ -70,7 +65,6 @@ export class SimQueue {
     this.#scheduler.as(process, () => void fetchForEver());
   }
 
-  /** Wakes the workers; called whenever there may be work. */
   handOut(): void {
     for (const { process, wake } of this.#idle.splice(0)) this.#scheduler.after(0, wake, process);
   }
@@ -85,8 +79,7 @@ export class SimQueue {
 
   #add(hint: Hint | Retry): void {
     const { random } = this.#scheduler;
-    // A little delay reorders what was sent in one go; a queue with much in it keeps a job for
-    // longer.
+    // A small delay reorders jobs, and a full queue delays them longer.
     const waits = random.between(0, random.chance(FULL) ? FULL_MS : 5);
     const delay = waits + ('delayMs' in hint ? hint.delayMs : 0);
     this.#jobs.add({ hint, readyAt: this.#scheduler.now + delay });

@@ -1,39 +1,34 @@
-/**
- * The mail server: takes, refuses, hangs or cuts as the plan says, and remembers every mail that
- * went out.
- */
+/** A model of the mail server, which remembers every mail. */
 import type { HandOver, Mailer, Outage } from '../../internal/mail/mailer.ts';
 import { refusalOf, type Refusal } from '../../internal/mail/relay-answers.ts';
 import type { Scheduler, SimProcess } from './scheduler.ts';
 
-/** How an applicant's mail server behaves, until an operator or the end of the faults repairs it. */
+/** The behaviour of an applicant's mail server. */
 export type Temper = 'takes' | 'no_such_mailbox' | 'busy' | 'always_busy' | 'slow' | 'blocks_us';
 
 export interface RelayWeather {
   away: boolean;
-  /** Share of sessions that are cut, before or after the content. */
+  /** The share of sessions that are cut. */
   shaky: number;
-  /** Refuses our sender before it knows the recipient. */
+  /** Refuses our sender. */
   refuses: boolean;
-  /** Takes no more mail for now. */
+  /** Answers 4xx to each mail. */
   turnsAway: boolean;
-  /** Takes every mail, and answers none of them before this time. */
+  /** Takes every mail and answers only at this time. */
   hangsUntil: number;
 }
 
-/** A mail that left us. */
 export interface SentMail {
   readonly accountId: string;
   readonly to: string;
   readonly at: number;
-  /** When its hand-over began. */
   readonly startedAt: number;
   readonly process: SimProcess;
-  /** What the worker was told, if it lived to hear it. */
+  /** The result that the worker heard. */
   told: HandOver['result'] | undefined;
 }
 
-/** The account that the activation link in a mail is for. */
+/** The account in the activation link of a mail. */
 function accountIn(text: string): string {
   return /[?&]account=(acc_\w+)/.exec(text)?.[1] ?? 'nobody';
 }
@@ -45,7 +40,7 @@ function refused(phase: Refusal['phase'], answer: string): HandOver & { result: 
   return { result: 'refused', ...refusalOf(phase, Number(answer.slice(0, 3)), answer) };
 }
 
-/** nodemailer's bound on the time before the content (mailer.ts). */
+/** nodemailer's time-out before the content (mailer.ts). */
 const BEFORE_CONTENT_MS = 60_000;
 const LONGEST_ANSWER_MS = 590_000;
 
@@ -62,7 +57,6 @@ export class SimRelay {
     this.#temperOf = temperOf;
   }
 
-  /** A mailer as one process has it. */
   mailer(): Mailer {
     return {
       handOver: (message, recipient, signal, mayGoOn = () => true) =>
@@ -102,7 +96,7 @@ export class SimRelay {
       random.chance(0.1) ? random.between(100, BEFORE_CONTENT_MS / 2) : random.between(1, 50),
     );
 
-    // The last moment at which the hand-over can be given up.
+    // The last moment to give up the hand-over.
     const lapsed = !mayGoOn();
     if (signal.aborted || lapsed || this.#scheduler.now - startedAt > BEFORE_CONTENT_MS) {
       return { result: 'aborted', cause: 'claim lost or closing' };

@@ -1,4 +1,4 @@
-/** What must never happen (checked at every write) and what must have happened in the end. */
+/** Rules that hold at every write, and rules that hold in the end. */
 import { hash } from 'node:crypto';
 import type { Account } from '../../internal/account/account.ts';
 import { checkRecord, kinds as findings } from '../../internal/view/check-records.ts';
@@ -15,7 +15,7 @@ import type { SentMail } from './relay.ts';
 import { judgeEnded } from './told.ts';
 import type { Sent, World } from './world.ts';
 
-/** A broken promise; the message says which, and of whom. */
+/** A broken promise. */
 export class Violation extends Error {
   override readonly name = 'Violation';
 }
@@ -24,27 +24,21 @@ function insist(holds: boolean, words: string): asserts holds {
   if (!holds) throw new Violation(words);
 }
 
-/**
- * What went out twice, or was processed after a 500, by the named window that explains it
- * (docs/decisions/0011).
- */
+/** Second mails and late processing, by the documented window that explains them. */
 export interface Windows {
-  /** A mail sent again after the relay hung up on its content. */
+  /** The relay hung up after the content. */
   ambiguous: number;
-  /** A mail sent again because its worker was killed before it could note the 250. */
+  /** The worker was killed before it noted the 250. */
   killed: number;
-  /** … was frozen until its claim had run out. */
+  /** The worker was frozen until its claim expired. */
   frozen: number;
-  /** … could not reach MongoDB until its claim had run out. */
+  /** The worker was cut off from MongoDB until its claim expired. */
   cutOff: number;
-  /** Processed although answered 500: ingest died or was cut off before it could withdraw. */
+  /** Ingest died or was cut off before its withdrawal. */
   processedAfter500: number;
 }
 
-/**
- * Watches every write; what breaks a rule is kept in `violations`, because a throw would look like
- * a failed write.
- */
+/** Checks every write; keeps violations, because a throw would look like a failed write. */
 export function watch(world: World): { readonly violations: Violation[] } {
   const violations: Violation[] = [];
   const check = (holds: boolean, words: string): void => {
@@ -130,7 +124,7 @@ function checkStep(
     `${_id} lost or jumped a version`,
   );
   const isErased = after.erasedAt !== undefined;
-  // It goes by an erasure, also where a settled request of another applicant mentions the person.
+  // An erasure removes the body, also where another applicant's request mentions the person.
   const bodyGoes = after.body === undefined && actor === 'operator' && !isOpen(to);
   check(bodyGoes || after.body === before.body, `the body of ${_id} changed`);
   const personal = (['body', 'bodySha256', 'applicant', 'userAgent'] as const).filter(
@@ -157,7 +151,6 @@ function checkStep(
     check(after.version === before.version + 1, `${_id} was reopened under its old version`);
 }
 
-/** The end of a history, when all is quiet. */
 interface End {
   readonly world: World;
   readonly byId: ReadonlyMap<string, SubmissionRecord>;
@@ -165,7 +158,7 @@ interface End {
   readonly windows: Windows;
 }
 
-/** Throws a `Violation` where a promise is broken. */
+/** Throws a `Violation` if a promise is broken. */
 export function judge(world: World): Windows {
   const windows: Windows = { ambiguous: 0, killed: 0, frozen: 0, cutOff: 0, processedAfter500: 0 };
   const byId = new Map(world.records().map((record) => [record._id, record]));
@@ -187,7 +180,7 @@ export function judge(world: World): Windows {
   return windows;
 }
 
-/** Where nothing is wrong, `partner-ingest audit` finds nothing. */
+/** `partner-ingest audit` must find nothing. */
 function judgeAudit({ world, byId, accounts }: End): void {
   const options = { now: world.scheduler.date(), onHold: new Set<string>() };
   for (const record of byId.values()) {
@@ -198,7 +191,7 @@ function judgeAudit({ world, byId, accounts }: End): void {
   }
 }
 
-/** What an operator erased is gone, and nobody is mailed but by a worker that held the record then. */
+/** An erased account is gone, and only a worker with an older claim may mail it. */
 function judgeErasures(end: End): void {
   const { world, byId } = end;
   for (const id of world.toErase) {
@@ -207,12 +200,12 @@ function judgeErasures(end: End): void {
   }
   for (const account of world.erasedAccounts.values()) {
     const { _id, requestId } = account;
-    // A crash of the database has brought it back.
+    // A crash of the database has restored it.
     if (world.accounts.get(_id) !== undefined) continue;
     const erasure = world.erasures.get(requestId);
     insist(erasure !== undefined, `the account of ${requestId} is erased, its record is not`);
     const mails = world.relay.mails.filter(({ accountId }) => accountId === _id);
-    // The one worker that holds the record may be about to note its hand-over.
+    // The worker with the claim may be about to note its hand-over.
     insist(
       mails.length <= erasure.possibleMails + 1 &&
         mails.every(({ at }) => at <= erasure.at + CLAIM_TRUSTED_MS),
@@ -241,7 +234,7 @@ function judgeAnswers({ world, byId, windows }: End): void {
       `${requestId} was answered 422 because of ${answeredId}`,
     );
     if (answer === 500 && record !== undefined && wasProcessed(record, world)) {
-      // So late that reconcile had the record already: only no answer is true then.
+      // Reconcile had the record by then, so no answer may be a 500.
       insist(answeredAt! - sent.at < FIRST_DUE_MS, `${requestId} was answered 500 too late`);
       insist(couldNotWithdraw(world, sent), `${requestId} was answered 500 and processed`);
       windows.processedAfter500 += 1;
@@ -249,10 +242,7 @@ function judgeAnswers({ world, byId, windows }: End): void {
   }
 }
 
-/**
- * Whether the body is there as it was sent. One that only mentions an erased person goes without
- * the rest.
- */
+/** Says whether the body is kept. One that mentions an erased person goes alone. */
 function isKept(
   sent: Buffer,
   { body, bodySha256 }: SubmissionRecord,
@@ -272,14 +262,11 @@ function wasProcessed(
   { claimed }: World,
 ): boolean {
   const erasedUnread = erasedAt !== undefined && !claimed.has(_id);
-  // Adopted: the same submission was sent again, and what that was answered counts.
+  // A repeat has adopted the record.
   return state !== 'withdrawn' && adopted !== true && !erasedUnread;
 }
 
-/**
- * Of each key there is one live record, whose id is in every 202. Nothing is a duplicate of its own
- * first try.
- */
+/** Each key has one open record, whose id is in every 202. */
 function judgeKeys({ world, byId }: End): void {
   const keyed = world.sent.filter(({ key }) => key !== null);
   for (const [key, tries] of Map.groupBy(keyed, (sent) => sent.key)) {
@@ -300,7 +287,7 @@ function judgeKeys({ world, byId }: End): void {
   }
 }
 
-/** Whether ingest died, or was cut off for so long that reconcile came first . */
+/** Says whether ingest died or was cut off until reconcile found the record. */
 function couldNotWithdraw(world: World, { ingest, at }: Sent): boolean {
   return world.disturbances.some(({ kind, process, from, until }) =>
     kind === 'cutOff'
@@ -343,7 +330,7 @@ function judgeRecord(record: SubmissionRecord, { byId, accounts }: End): void {
   }
 }
 
-/** One mail for each account and each wish of an operator, but for the two windows. */
+/** One mail for each account and each wish, except for the windows. */
 function judgeMails(account: Account, { world, byId, windows }: End): void {
   const record = byId.get(account.requestId);
   const wishes = world.mailWishes.get(account._id) ?? [];
@@ -380,11 +367,11 @@ function judgeMails(account: Account, { world, byId, windows }: End): void {
       );
     }
   }
-  // One that began before a wish may arrive after the one that was wished for.
+  // An earlier mail may arrive after the one that an operator asked for.
   const begun = mails.toSorted((one, other) => one.startedAt - other.startedAt);
   for (const [index, mail] of begun.entries()) {
     const before = begun.slice(0, index).findLast(({ to }) => to === mail.to);
-    // A wish may come while a mail is being handed over: that one is not what was wished for.
+    // A wish during a hand-over is not met by that hand-over.
     if (before === undefined || wishes.some((at) => at >= before.startedAt && at <= mail.at))
       continue;
     const window = windowOf(world, before, mail);
@@ -393,7 +380,7 @@ function judgeMails(account: Account, { world, byId, windows }: End): void {
   }
 }
 
-/** What kept the worker that sent `first` from writing that down before `second` went out. */
+/** The window that kept the worker of `first` from noting it before `second`. */
 function windowOf(world: World, first: SentMail, second: SentMail): keyof Windows | undefined {
   if (first.told === 'ambiguous') return 'ambiguous';
   const kinds = world.disturbances

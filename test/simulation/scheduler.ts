@@ -1,21 +1,19 @@
 /**
- * Time of a simulated world: events in order, one at a time, days in milliseconds.
- *
- * For the length of one history this takes over the timers and `Math.random` of the process, so
- * that the code under test runs as it is. Whatever a simulated process starts (a timer, an answer
- * it waits for) belongs to it, across awaits: a frozen process gets it late, a dead one never.
+ * The time of a simulated world: events in order, days in milliseconds. It replaces the timers and
+ * `Math.random` of the process, so that the service's code runs unchanged. Timers and answers
+ * belong to the simulated process that asked for them: a frozen process gets them late, a dead one
+ * never.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Clock } from '../../internal/platform/clock.ts';
 import type { Random } from '../support/random.ts';
 
-/** A pod: it can be frozen, die, and has a wall clock of its own. */
+/** A pod, which can freeze, die and have a wrong clock. */
 export interface SimProcess {
   readonly name: string;
   alive: boolean;
-  /** It ends what it has in hand and takes nothing more. */
+  /** It finishes its work and takes no more. */
   closing: boolean;
-  /** Simulated time until which nothing of it runs. */
   frozenUntil: number;
   skewMs: number;
 }
@@ -27,30 +25,25 @@ interface Task {
 }
 
 const START = Date.UTC(2026, 0, 1);
-/** What is late after a freeze comes in any order, within this time. */
+/** Events after a freeze come in any order within this time. */
 const THAW_MS = 20;
-/** A history with more events than this runs in circles. */
+/** More events mean an endless loop. */
 const MAX_EVENTS = 400_000;
 
-/** One for all histories: what runs would carry each one more forever. */
+/** One for all histories, because each new one would slow down later ones. */
 const current = new AsyncLocalStorage<SimProcess>();
 
-/**
- * Resolves when no promise and no tick is left to run: a tick comes after all promises that are
- * settled before it.
- */
+/** Resolves when no promise and no tick is pending. */
 const everythingPending = (): Promise<void> =>
   new Promise((resolve) => process.nextTick(() => process.nextTick(resolve)));
 const realSetImmediate = setImmediate;
-/** A turn of the event loop, for other work of this process. */
+/** One turn of the event loop, for other work of this process. */
 const oneTurn = (): Promise<void> => new Promise((resolve) => realSetImmediate(resolve));
 
 export class Scheduler {
-  /** Milliseconds since the start of the history. */
   now = 0;
   events = 0;
   readonly random: Random;
-  /** In their order. */
   readonly #tasks: Task[] = [];
 
   constructor(random: Random) {
@@ -61,43 +54,35 @@ export class Scheduler {
     return current.getStore();
   }
 
-  /** Runs `run` as part of `process`. */
   as<T>(process: SimProcess, run: () => T): T {
     return current.run(process, run);
   }
 
-  /**
-   * Calls `run` after `delayMs`; for the process that asks, or for the world outside all of them.
-   */
+  /** Calls `run` after `delayMs` for the asking process, or for the world. */
   after(delayMs: number, run: () => void, process: SimProcess | undefined = this.process): Task {
     const task: Task = { at: this.now + Math.max(0, delayMs), process, run };
     this.#push(task);
     return task;
   }
 
-  /**
-   * Calls `run` after `delayMs`, whatever becomes of the process that asks: it has left its hands.
-   */
+  /** Calls `run` after `delayMs`, even if the asking process dies. */
   outside(delayMs: number, run: () => void): void {
     current.exit(() => this.after(delayMs, run, undefined));
   }
 
-  /** Resolves after `delayMs` of the asking process's life. */
   pause(delayMs: number): Promise<void> {
     return new Promise((resolve) => void this.after(delayMs, resolve));
   }
 
-  /** The local clock of `process`. */
   clockOf(process: SimProcess): Clock {
     return { now: () => new Date(START + this.now + process.skewMs), monotonicMs: () => this.now };
   }
 
-  /** The wall clock of the world, without skew. */
   date(): Date {
     return new Date(START + this.now);
   }
 
-  /** Lets time pass until `done`, at most until `untilMs`; whether it came to be. */
+  /** Runs until `done`, at most until `untilMs`; returns whether it is done. */
   async run(untilMs: number, done: () => boolean): Promise<boolean> {
     await everythingPending();
     while (!done()) {
@@ -124,7 +109,7 @@ export class Scheduler {
     return true;
   }
 
-  /** Takes over the timers, the time and the randomness of this process while `history` runs. */
+  /** Replaces timers, time and randomness of this process while `history` runs. */
   async rule<T>(history: () => Promise<T>): Promise<T> {
     const { setTimeout, clearTimeout, setInterval, clearInterval, setImmediate } = globalThis;
     const real = { setTimeout, clearTimeout, setInterval, clearInterval, setImmediate };
@@ -170,7 +155,6 @@ export class Scheduler {
     }
   }
 
-  /** Behind those of the same time. */
   #push(task: Task): void {
     const before = this.#tasks.findLastIndex(({ at }) => at <= task.at);
     this.#tasks.splice(before + 1, 0, task);

@@ -1,7 +1,4 @@
-/**
- * Plays many histories and tells of them; a failing one is cut down to the smallest that fails,
- * with how to see it again.
- */
+/** Plays many histories and reports the smallest that fails. */
 import { parseArgs } from 'node:util';
 import * as fc from 'fast-check';
 import { play, type Told } from './history.ts';
@@ -13,17 +10,16 @@ export interface Simulated {
   readonly seed: number;
   readonly histories: number;
   readonly mails: number;
-  /** How long all of it would have taken. */
   readonly simulatedDays: number;
   readonly states: Readonly<Record<string, number>>;
   readonly windows: Windows;
-  /** What went wrong, in words for a person; undefined when nothing did. */
+  /** The failure as text; undefined if there is none. */
   readonly failure: string | undefined;
 }
 
 /**
- * `at` is the number of a history in the run of this seed, as a failure prints it: only that one is
- * played. `hasty` stops at the first failure as it is, without looking for a smaller one.
+ * `at` plays only the history with this number. `hasty` stops at the first failure without reducing
+ * it.
  */
 export async function simulate(options: {
   readonly seed: number;
@@ -41,7 +37,7 @@ export async function simulate(options: {
     endOnFailure: hasty,
     ...(at === undefined ? {} : { path: at }),
   });
-  // What follows the first number is the way to the smallest failing history, which is found again.
+  // The path behind the number leads to the smallest failing history.
   const failedAt = details.counterexamplePath?.split(':')[0];
   const error = details.errorInstance;
   const failure = [

@@ -1,7 +1,4 @@
-/**
- * Random histories of the whole service, new ones in each run; histories made for what is rare; and
- * proof that the simulation sees what is broken.
- */
+/** Random histories, histories of rare cases, and broken parts that the simulation must find. */
 import { describe, expect, test } from '@jest/globals';
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
@@ -18,14 +15,12 @@ import { simulate, type Simulated } from './simulate.ts';
 import type { Parts } from './world.ts';
 
 const HISTORIES = 600;
-/** A broken part must be found within this many random histories. */
 const FOUND_WITHIN = 4_000;
 const MINUTES = 60_000;
 
 /**
- * As `make simulate` does it, in a process of its own: the simulation owns all timers, and Jest
- * needs its own. A failure is told at once: `make simulate` with its SEED and AT looks for a
- * smaller one, which takes minutes.
+ * Runs `make simulate` in a process of its own, because the simulation replaces all timers. A
+ * failure is not reduced here, which would take minutes.
  */
 async function simulateApart(histories: number, queue = ''): Promise<Simulated> {
   const script = fileURLToPath(new URL('simulate.ts', import.meta.url));
@@ -43,7 +38,7 @@ test(
   async () => {
     const told = await simulateApart(HISTORIES);
     expect(told.histories).toBe(HISTORIES);
-    // The histories went where it hurts.
+    // All states and outcomes occurred.
     expect(Object.keys(told.states)).toEqual(
       expect.arrayContaining(['completed', 'rejected', 'withdrawn']),
     );
@@ -77,7 +72,7 @@ const fault = (kind: FaultKind, atMs: number, forMs: number, target = 0): Fault 
 });
 const toBoth = (make: (target: number) => Fault): Fault[] => [0, 1].map(make);
 
-/** One application, and what else is given. */
+/** A plan of one application with these changes. */
 const planOf = (seed: number, given: Partial<Plan>): Plan => ({
   seed,
   submissions: [application(0)],
@@ -104,12 +99,12 @@ test('the same plan gives the same history', async () => {
 const without = (document: Document, ...keys: readonly string[]): Document =>
   Object.fromEntries(Object.entries(document).filter(([key]) => !keys.includes(key)));
 
-/** Sends updates of records without these conditions. */
+/** Sends updates without these conditions. */
 const unconditional =
   (...keys: readonly string[]): Tamper =>
   ({ filter, update }) => ({ filter: without(filter, ...keys), update });
 
-/** Leaves `key` out of an operator of each move, which is what appends to the history. */
+/** Removes `key` from an operator of each move that appends to the history. */
 const forgetting =
   (operator: '$set' | '$unset', key: string): Tamper =>
   ({ filter, update }) => {
@@ -133,15 +128,14 @@ class Trusting extends LedgerStore {
 
 interface Made {
   readonly planOf: (seed: number) => Plan;
-  /** How many are played, one for each seed. */
   readonly histories: number;
   readonly told?: Partial<Told>;
-  /** A broken part that is found within as many, and in which words. */
+  /** Broken parts that must be found, with the words of the violation. */
   readonly broken?: readonly (readonly [Partial<Parts>, RegExp])[];
 }
 
 const made: Readonly<Record<string, Made>> = {
-  /** Keyed requests are sent again while MongoDB loses, delays and repeats. */
+  /** Keyed requests are repeated while MongoDB loses, delays and repeats calls. */
   'a partner asks again until it hears, and no withdrawal takes what another answer promised': {
     histories: 200,
     planOf: (seed) =>
@@ -151,7 +145,7 @@ const made: Readonly<Record<string, Made>> = {
       }),
     broken: [[{ tamper: unconditional('adopted') }, /answered 202 and then withdrawn/]],
   },
-  /** As long as its claim holds, give or take: what happens then is a matter of milliseconds. */
+  /** The freeze ends within milliseconds of the claim. */
   'a worker frozen for as long as its claim holds wakes up and mails nothing twice': {
     histories: 150,
     planOf: (seed) =>
@@ -170,8 +164,8 @@ const made: Readonly<Record<string, Made>> = {
     broken: [[{ Store: NeverLost }, /mailed (twice|\d times)/]],
   },
   /**
-   * Answers are lost for some seconds, and are back long before reconcile looks at what was answered
-   * 500; in every second history ingest is frozen until it has been processed.
+   * Answers are lost for seconds. In every second history ingest freezes until the request has been
+   * processed.
    */
   'what was answered 500 is not processed, and never after reconcile may have come': {
     histories: 60,
@@ -188,10 +182,7 @@ const made: Readonly<Record<string, Made>> = {
       [{ takesDoubtForStored: true }, /answered 202 and (is lost|then withdrawn)/],
     ],
   },
-  /**
-   * A worker is killed when its mail is out, which no majority knows, and MongoDB's server dies once
-   * the record is completed.
-   */
+  /** A worker dies after its mail, and MongoDB loses the note of it. */
   'a mail that a failover would take back from the account is not taken for out': {
     histories: 60,
     planOf: (seed) =>
@@ -217,8 +208,8 @@ const made: Readonly<Record<string, Made>> = {
       }),
   },
   /**
-   * Workers have two requests of the applicant in hand, and the partner sends one of them again. In
-   * two of three histories answers get lost or the workers freeze.
+   * Workers have two requests of the applicant, and the partner repeats one. In two of three
+   * histories answers get lost or workers freeze.
    */
   'an applicant who is erased at any moment is mailed by no later hand-over, and nothing of them is left':
     {
@@ -233,7 +224,6 @@ const made: Readonly<Record<string, Made>> = {
           [fault('mongo_shaky', 100, 10_000)],
           toBoth((target) => fault('freeze_processor', seed % 200, 50_000, target)),
         ];
-        // While the workers are frozen, where they are.
         const atMs = seed % 3 === 2 ? 10_000 : (seed * 7) % 400;
         return planOf(seed, {
           submissions: sent.map((one, index) => ({ ...one, atMs: index === 4 ? 20_000 : index })),
@@ -242,7 +232,7 @@ const made: Readonly<Record<string, Made>> = {
         });
       },
     },
-  /** Both processors are replaced while the relay has taken mails and answers none. */
+  /** Both processors are replaced while the relay is silent. */
   'a relay that hangs for ten minutes and a rolling restart meanwhile: no second mail': {
     histories: 10,
     planOf: (seed) =>
@@ -258,7 +248,7 @@ const made: Readonly<Record<string, Made>> = {
       }),
     told: { mails: 3, states: { completed: 3 } },
   },
-  /** Answers of the database are lost while the operator reports the bounce and orders the retry. */
+  /** Answers are lost while the operator reports the bounce and retries. */
   'a bounce and then a retry mail once more, wherever either was cut off': {
     histories: 100,
     planOf: (seed) =>
@@ -271,7 +261,7 @@ const made: Readonly<Record<string, Made>> = {
         ],
       }),
   },
-  /** The relay is slow, and meanwhile the clock of a processor or of ingest leaps. */
+  /** The relay is slow, and a clock leaps. */
   'local clocks that leap by a minute, an hour and a month mail nothing twice': {
     histories: 60,
     planOf: (seed) =>

@@ -1,7 +1,7 @@
-/** What operators' commands printed as done: it is still true a minute later, and at the end. */
+/** What commands printed as done must stay true. */
 import type { World } from './world.ts';
 
-/** What a command prints with --json, as far as it is judged. */
+/** The judged part of a command's JSON output. */
 export interface Told {
   readonly request_id?: string;
   readonly to?: string;
@@ -9,7 +9,6 @@ export interface Told {
   readonly requests?: readonly Told[];
 }
 
-/** Work on a request was ended for good, at this moment. */
 export interface Ended {
   readonly requestId: string;
   readonly at: number;
@@ -17,7 +16,7 @@ export interface Ended {
 }
 
 const TRUE_FOR_MS = 60_000;
-/** Words of a bulk order for what it surely did. */
+/** Words of a bulk order that mean success. */
 const DONE = [undefined, 'closed', 'retried', 'resent', 'released'];
 
 export function watchTold(world: World, told: Told): void {
@@ -42,7 +41,7 @@ export function watchTold(world: World, told: Told): void {
   }
 }
 
-/** Where it was not reopened since, by its own word, it is ended and nothing is mailed. */
+/** An ended request is not mailed until reopen. */
 export function judgeEnded(world: World, { requestId, at, how }: Ended): void {
   if (world.reopens.some((one) => one.requestId === requestId && one.until >= at)) return;
   const record = world.records().find(({ _id }) => _id === requestId);

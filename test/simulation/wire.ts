@@ -1,38 +1,28 @@
-/**
- * The network between a simulated process and MongoDB: answers get slow or lost, and requests are
- * lost or arrive late.
- */
+/** The network to MongoDB: calls are slow, lost or late. */
 import { MongoNetworkError, MongoServerSelectionError } from 'mongodb';
 import type { Actor } from '../../internal/submission/states.ts';
 import type { Wire } from './driver.ts';
 import type { Scheduler } from './scheduler.ts';
 
-/**
- * Times of internal/platform/mongo.ts: how long the driver looks for a server, and how long it
- * waits for an answer.
- */
+/** Time-outs of internal/platform/mongo.ts. */
 const SERVER_SELECTION_MS = 2_000;
 const SOCKET_TIMEOUT_MS = 10_000;
-/** A request that the client has given up may be carried out as late as this. */
+/** The latest time of a request that its client gave up. */
 export const VERY_LATE_MS = 90_000;
 
 const fates = ['request lost', 'answer lost', 'given up', 'slow'] as const;
 
-/** MongoDB as it is at the moment. */
 export interface MongoWeather {
-  /** Nobody reaches it; what is under way is lost or arrives, by chance. */
+  /** Calls are lost or arrive, by chance. */
   away: boolean;
-  /** No write reaches a majority, though it applies. */
+  /** Writes apply without a majority. */
   stalled: boolean;
-  /** Share of calls that go wrong in some way although it is there. */
+  /** The share of calls that fail. */
   shaky: number;
-  /** Whose call is being carried out. */
   caller: Actor | undefined;
 }
 
-/**
- * A wire for a process of `caller`; `socketTimeoutMs` is how long that client waits for an answer.
- */
+/** A wire for a process; `socketTimeoutMs` is how long the client waits. */
 export function newWire(
   scheduler: Scheduler,
   weather: MongoWeather,
@@ -82,7 +72,7 @@ export function newWire(
           carryOut(onTheWay(), false);
           lose(random.between(5, socketTimeoutMs));
           break;
-        case 'given up': // The request arrives after the client has stopped waiting for it.
+        case 'given up': // The request arrives after its client has given up.
           lose(socketTimeoutMs);
           carryOut(random.between(socketTimeoutMs, VERY_LATE_MS), false);
           break;

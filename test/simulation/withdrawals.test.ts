@@ -1,4 +1,4 @@
-/** Withdrawals in an outage, on the model of the database: no test can make the real one fail so fast. */
+/** Withdrawals in an outage, on the model of the database. */
 import { expect, jest, test } from '@jest/globals';
 import { systemClock } from '../../internal/platform/clock.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
@@ -8,7 +8,6 @@ import { databaseOf, driverOf } from './driver.ts';
 import { MemoryCollection } from './memory-collection.ts';
 import { silent } from './world.ts';
 
-/** More than one write of them. */
 const PENDING = 1_200;
 
 test('in an outage an untried withdrawal does not wait for a pause', async () => {
@@ -29,7 +28,7 @@ test('in an outage an untried withdrawal does not wait for a pause', async () =>
     for (let index = 0; index < PENDING; index += 1) withdrawals.add(newRecord());
     // No timer runs here.
     for (let turn = 0; turn < 20_000; turn += 1) await Promise.resolve();
-    // Each write is half as large as the one before, down to the least.
+    // Each write is half as large as the one before.
     expect(writes).toBeGreaterThan(10);
   } finally {
     withdrawals.stop();

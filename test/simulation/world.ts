@@ -1,11 +1,7 @@
 /**
- * A whole service in memory: ingests, processors, an operator, MongoDB, Redis, the mail server and
- * time.
- *
- * The decisions are the service's own code: group commit, withdrawals, the stores, claims,
- * attempts, verdicts, outage gates, reconcile. Only what lies beyond the drivers is a model. That
- * is the one exception to "no mocks of our stores": it makes three days of outages and crashes last
- * milliseconds, and the same seed always tells the same story.
+ * A whole service in memory. Its decisions are the service's own code: group commit, withdrawals,
+ * stores, claims, verdicts, reconcile. Only what lies beyond the drivers is a model, so that days
+ * of outages last milliseconds and a seed repeats a history.
  */
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
@@ -34,21 +30,21 @@ import type { Ended } from './told.ts';
 import { newWire, type MongoWeather } from './wire.ts';
 import { databaseOf, driverOf, type Tamper, type Wire, type WriteConcern } from './driver.ts';
 
-/** Parts that a test may replace by broken ones, to see that the simulation notices. */
+/** Parts that a test replaces by broken ones. */
 export interface Parts {
   readonly Store: typeof WorkerMoves;
   readonly Ledger: typeof LedgerStore;
   readonly tamper: Tamper;
   readonly uniqueAccountKeys: readonly string[];
   readonly reconciles: boolean;
-  /** Without it, Redis is away for good. */
+  /** False: Redis is away for good. */
   readonly hasQueue: boolean;
   readonly withdraws: boolean;
-  /** Whether ingest takes a write without a trustworthy answer for stored. */
+  /** True: ingest takes a write in doubt as stored. */
   readonly takesDoubtForStored: boolean;
-  /** Whether a process goes by the clock of its own machine. */
+  /** True: processes go by their local clocks. */
   readonly localClocks: boolean;
-  /** What every write asks for; undefined: what the service asks for. */
+  /** The write concern of every write; undefined is the service's own. */
   readonly concern: WriteConcern | undefined;
 }
 
@@ -65,47 +61,41 @@ export const ourParts: Parts = {
   concern: undefined,
 };
 
-/** What a partner was told, and what was sent. */
+/** What was sent, and the answer. */
 export interface Sent {
   readonly requestId: string;
   readonly body: Buffer;
   readonly email: string;
   readonly ein: string;
   readonly valid: boolean;
-  /** Its idempotency key. */
   readonly key: string | null;
   readonly ingest: SimProcess;
   readonly at: number;
-  /** Undefined as long as the partner has no answer. */
+  /** Undefined without an answer. */
   answer: number | undefined;
   answeredAt: number | undefined;
-  /** The request_id in the answer. */
   answeredId: string | undefined;
 }
 
-/**
- * A stretch of time in which a process, or its way to MongoDB, was not well; it is well again at
- * `until`.
- */
+/** A time in which a process or its connection to MongoDB was disturbed. */
 export interface Disturbance {
   readonly kind: 'killed' | 'frozen' | 'cutOff';
-  /** Undefined: everybody. */
+  /** Undefined is every process. */
   readonly process: SimProcess | undefined;
   readonly from: number;
   until: number;
 }
 
-/** When the record was erased, and how many mails of its account may have been out by then. */
+/** The time of an erasure, and the mails that may have been out by then. */
 export interface Erasure {
   readonly at: number;
   readonly possibleMails: number;
 }
 
 export const retention = { ...kept, malformedDays: 30, refusedDays: 7 };
-/** Share of the calls that go wrong that are writes no majority confirms. */
+/** The share of failing calls that are writes without a majority. */
 const NOT_REPLICATED = 0.25;
 export const silent = createLogger('simulation', 'silent');
-/** Counts nothing. */
 export const noMetric = { inc: () => {}, set: () => {}, observe: () => {} };
 export const noMetrics = Object.fromEntries(
   Object.keys({ ...ingestMetrics, ...processorMetrics }).map((name) => [name, noMetric]),
@@ -131,29 +121,21 @@ export class World {
   readonly parts: Parts;
   readonly sent: Sent[] = [];
   readonly disturbances: Disturbance[] = [];
-  /** When an operator's wish for another mail reached the account, by account id. */
+  /** Times of operators' wishes for a mail, by account id. */
   readonly mailWishes = new Map<string, number[]>();
-  /** When an operator's move made work of a request, by request id. */
+  /** Times at which an operator reopened a request, by request id. */
   readonly reopenings = new Map<string, number[]>();
-  /** When a bounce was reported last, by request id. */
   readonly bounces = new Map<string, number>();
-  /** What a worker has had in hand. */
   readonly claimed = new Set<string>();
-  /** What commands printed as ended for good. */
   readonly ended: Ended[] = [];
-  /** Orders to reopen a request, from the first try to the last. */
+  /** Orders to reopen, from the first try to the last. */
   readonly reopens: { readonly requestId: string; until: number }[] = [];
-  /** What commands printed and was not so. */
   readonly untrue: string[] = [];
-  /** What an operator erased, by request id. */
   readonly erasures = new Map<string, Erasure>();
-  /** Accounts that an operator erased, as they were last, by account id. */
   readonly erasedAccounts = new Map<string, Account>();
-  /** Requests of applicants whom an operator erases. */
   readonly toErase = new Set<string>();
-  /** The addresses they were erased by. */
   readonly erasedPeople = new Set<string>();
-  /** Told whenever a record's `dueAt` may have changed. */
+  /** Called whenever a `dueAt` may have changed. */
   readonly onDue: (() => void)[] = [];
 
   constructor(seed: number, temperOf: (email: string) => Temper, parts: Parts = ourParts) {
@@ -169,7 +151,7 @@ export class World {
     return { name, alive: true, closing: false, frozenUntil: 0, skewMs };
   }
 
-  /** A MongoDB client of `process`: its stores, as its wiring makes them. */
+  /** The stores of a process, on a client of its own. */
   connect(process: SimProcess, caller: Actor, socketTimeoutMs?: number) {
     const { Store, Ledger } = this.parts;
     const wire: Wire = newWire(this.scheduler, this.mongo, caller, socketTimeoutMs);
@@ -200,7 +182,7 @@ export class World {
     };
   }
 
-  /** Its measurement is wrong by less than half a second, as by a slow answer. */
+  /** The measurement is wrong by up to half a second. */
   #clockOf(process: SimProcess): Clock {
     const local = this.scheduler.clockOf(process);
     if (this.parts.localClocks) return local;
@@ -218,7 +200,6 @@ export class World {
     return this.accounts.all() as unknown as readonly Account[];
   }
 
-  /** When the next open record is due. */
   earliestDueAt(): number | undefined {
     const due = this.records().flatMap((record) =>
       isOpen(record.state) && record.dueAt !== undefined ? [record.dueAt.getTime()] : [],
@@ -226,9 +207,7 @@ export class World {
     return due.length === 0 ? undefined : Math.min(...due);
   }
 
-  /**
-   * A search for due records looks through the hours without rounds (processor.ts) in many steps.
-   */
+  /** Skips hours without due records. */
   #findsNothingDue({ dueAt }: Document): boolean {
     if (this.mongo.away || this.mongo.shaky > 0 || typeof dueAt !== 'object') return false;
     const { $lte: upTo } = dueAt as { readonly $lte?: Date };

@@ -1,4 +1,4 @@
-/** A real Chromium, as a person at the console has it. */
+/** A real Chromium. */
 import { readFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -8,7 +8,6 @@ import { ROOT } from '../../tools/root.ts';
 import { installLog } from '../../deploy/local/stores/cache.ts';
 import { findProgram, run } from '../../deploy/local/stores/process.ts';
 
-/** Names of the program, on Debian first. */
 export const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome'];
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -26,12 +25,12 @@ export async function openBrowser(): Promise<Browser> {
   return puppeteer.launch({ executablePath, args, headless: true, protocolTimeout: 120_000 });
 }
 
-/** What axe finds on the page in the light and in the dark scheme. */
+/** Returns axe's findings in the light and the dark scheme. */
 export async function accessFaults(page: Page): Promise<string[]> {
   const faults: string[] = [];
   for (const value of ['light', 'dark']) {
     await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value }]);
-    // The page's own policy allows no script of ours.
+    // The page's policy allows no script of ours.
     await page.evaluate(axe);
     const found = (await page.evaluate('axe.run()')) as {
       violations: { id: string; nodes: { html: string }[] }[];
@@ -41,14 +40,14 @@ export async function accessFaults(page: Page): Promise<string[]> {
   return faults;
 }
 
-/** Does the page need to be scrolled sideways? */
+/** Says whether the page must be scrolled sideways. */
 export async function isTooWide(page: Page): Promise<boolean> {
   return page.evaluate('document.documentElement.scrollWidth > innerWidth') as Promise<boolean>;
 }
 
 const INSTALL_TIMEOUT_MS = 300_000;
 
-/** Installs Debian's package where no browser is found; says why it cannot. */
+/** Installs Debian's package if there is no browser; returns why it cannot. */
 export async function installBrowser(log: (line: string) => void): Promise<string | undefined> {
   if ((await findBrowser()) !== undefined) return undefined;
   if (process.getuid?.() !== 0 || (await findProgram('apt-get')) === undefined)
@@ -73,7 +72,7 @@ export async function textOf(page: Page): Promise<string> {
   return page.evaluate('document.body.innerText') as Promise<string>;
 }
 
-/** For docs/console.md: `PICTURES=docs/images` puts them there. */
+/** Saves a picture for docs/console.md, with `PICTURES=docs/images`. */
 export async function picture(page: Page, name: string): Promise<void> {
   await page.setViewport({ width: 1_280, height: 900 });
   const folder = join(ROOT, process.env['PICTURES'] ?? '.run/pictures');

@@ -1,12 +1,11 @@
-/** Certificates made a moment ago, each its own CA. */
+/** Self-signed certificates, new for each test. */
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 
 const HERE = 'IP:127.0.0.1';
 
 /**
- * Writes `key.pem` and `ca.pem` into `folder`: a certificate valid for a day, for names such as
- * `DNS:localhost`.
+ * Writes `key.pem` and `ca.pem` into `folder`, for names such as `DNS:localhost`, valid for a day.
  */
 export function makeCertificate(folder: string, names: readonly string[] = [HERE]): void {
   const kind = [

@@ -1,7 +1,4 @@
-/**
- * The chart in tests: rendered by Helm, as objects, with the values of a first try and of a
- * production.
- */
+/** Renders the chart for tests. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { parse, stringify } from 'yaml';
 import { ROOT } from '../../tools/root.ts';
@@ -12,15 +9,13 @@ export const CHART = `${ROOT}charts/partner-ingest`;
 export const valuesYaml = readFileSync(`${CHART}/values.yaml`, 'utf8');
 const HELM_TIMEOUT_MS = 60_000;
 
-/** Looked for when it is first needed: chaos reads this file, too, and has no need of Helm. */
+/** Found when first needed, because chaos reads this file without Helm. */
 let program: Promise<string> | undefined;
 
 // oxlint-disable-next-line typescript/no-explicit-any -- the shapes are Kubernetes' own, and each test looks deep into one
 export type Json = { readonly [key: string]: any };
 
-/**
- * A rendered object; the parts tests look at are left untyped on purpose, they are Kubernetes' own.
- */
+/** A rendered object; parts that tests read are untyped. */
 export interface Rendered extends Json {
   readonly apiVersion: string;
   readonly kind: string;
@@ -32,10 +27,9 @@ export interface Rendered extends Json {
   };
 }
 
-/** Everything in the cluster: what `helm install` takes for a first try. */
 export const evaluation = { evaluation: { enabled: true } };
 
-/** The least a production has to say. */
+/** The smallest production values. */
 export const production = {
   mongodb: { existingSecret: 'mongodb' },
   redis: { existingSecret: 'redis' },
@@ -43,7 +37,7 @@ export const production = {
   links: { existingSecret: 'links', loginUrl: 'https://login.example.com/activate' },
 };
 
-/** Production with an Ingress, and everything switched on that may be. */
+/** Production with everything enabled. */
 export const everything = {
   ...production,
   trustedProxies: ['10.0.0.0/8'],
@@ -79,10 +73,7 @@ export const everything = {
   tests: { existingSecret: 'test-partner' },
 };
 
-/**
- * `values` with `value` at `path`, such as `ingest.port`; maps on the way are copied, others
- * replaced.
- */
+/** Returns `values` with `value` at a path such as `ingest.port`. */
 export function withValue(values: Json, path: string, value: unknown): Json {
   const [first = '', ...rest] = path.split('.');
   const inside = (values[first] ?? {}) as Json;
@@ -92,17 +83,17 @@ export function withValue(values: Json, path: string, value: unknown): Json {
   };
 }
 
-/** Runs `helm` with the values on its standard input where an argument is `-f -`. */
+/** Runs `helm`; the values go to standard input for `-f -`. */
 export async function helm(
   args: readonly string[],
   values: Json = {},
   other?: string,
 ): Promise<Ended> {
   return await endOf(other ?? (await (program ??= goProgram('helm'))), args, {
-    // As Helm reads it: YAML 1.1, where a bare `yes` is true.
+    // Helm reads YAML 1.1, where a bare `yes` is true.
     input: stringify(values, { version: '1.1' }),
     timeoutMs: HELM_TIMEOUT_MS,
-    // A short run does not need its garbage collected.
+    // A short run needs no garbage collection.
     env: { ...process.env, GOGC: 'off' },
   });
 }
@@ -118,11 +109,11 @@ const templateArgs = (release: string, namespace: string, ...files: string[]): s
 export interface RenderOptions {
   readonly release?: string;
   readonly namespace?: string;
-  /** What the cluster has beside Kubernetes' own kinds. */
+  /** Kinds of the cluster beside Kubernetes' own. */
   readonly apiVersions?: readonly string[];
 }
 
-/** The text of `helm template`; rejects with Helm's message when it refuses. */
+/** Runs `helm template`; rejects with Helm's message. */
 export async function renderText(
   values: Json,
   { release = 'demo', namespace = 'demo', apiVersions = [] }: RenderOptions = {},
@@ -136,10 +127,7 @@ export async function renderText(
 
 const rendered = new WeakMap<Json, Promise<Rendered[]>>();
 
-/**
- * The objects of `helm template`, read as Kubernetes reads them (YAML 1.1, where 0440 is octal);
- * once for the same object.
- */
+/** The objects of `helm template`, read as YAML 1.1 like Kubernetes (0440 is octal), and cached. */
 export function render(values: Json, options?: RenderOptions): Promise<Rendered[]> {
   const known = options === undefined ? rendered.get(values) : undefined;
   const objects = known ?? renderText(values, options).then(objectsOf);
@@ -148,10 +136,9 @@ export function render(values: Json, options?: RenderOptions): Promise<Rendered[
 }
 
 const EXAMPLES = `${ROOT}deploy/examples/`;
-/** The example values, by file name. */
 export const examples = readdirSync(EXAMPLES).filter((name) => name.endsWith('.values.yaml'));
 
-/** An example as its first line says: an overlay on top of production, anything else alone. */
+/** Renders an overlay on top of production, and other examples alone. */
 export async function renderExample(
   name: string,
   values: Json,
@@ -165,12 +152,9 @@ export async function renderExample(
   return objectsOf(out);
 }
 
-/** The objects of a file of the repository. */
 export const manifest = (path: string): Rendered[] => objectsOf(readFileSync(ROOT + path, 'utf8'));
 
-/**
- * Most documents of a render are those of another one, and reading them takes as long as rendering.
- */
+/** Cached, because most documents of renders are the same and reading is slow. */
 const documents = new Map<string, Rendered | null>();
 
 export function objectsOf(text: string): Rendered[] {
@@ -182,7 +166,7 @@ export function objectsOf(text: string): Rendered[] {
   });
 }
 
-/** Helm's message when it refuses `values`; fails when it does not. */
+/** Returns Helm's message; fails if Helm accepts `values`. */
 export async function refusal(values: Json, apiVersions: readonly string[] = []): Promise<string> {
   const more = apiVersions.map((version) => `--api-versions=${version}`);
   const { code, err } = await helm([...templateArgs('demo', 'demo'), ...more], values);
@@ -190,7 +174,7 @@ export async function refusal(values: Json, apiVersions: readonly string[] = [])
   return err;
 }
 
-/** The one object of this kind whose name ends so. */
+/** Returns the one object of this kind whose name ends so. */
 export function one(objects: readonly Rendered[], kind: string, nameEnd = ''): Rendered {
   const [object, ...more] = objects.filter(
     (each) => each.kind === kind && each.metadata.name.endsWith(nameEnd),
@@ -200,10 +184,7 @@ export function one(objects: readonly Rendered[], kind: string, nameEnd = ''): R
   return object;
 }
 
-/**
- * Every pod there will be: of Deployments and StatefulSets (with the volumes they claim), and the
- * pods themselves.
- */
+/** All pods, also those of Deployments and StatefulSets, with their volumes. */
 export function podsOf(
   objects: readonly Rendered[],
 ): { owner: string; metadata: Json; spec: Json }[] {
@@ -222,10 +203,7 @@ export function podsOf(
   });
 }
 
-/**
- * The environment of a component's container: plain values, and a mark for those Kubernetes fills
- * in.
- */
+/** The environment of a container; values of Kubernetes are marked. */
 export function environmentOf(
   objects: readonly Rendered[],
   component: string,

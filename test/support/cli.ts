@@ -1,7 +1,4 @@
-/**
- * Runs the operator's real command on a world's stores: inside the test's process, or as a child
- * where that is the point.
- */
+/** Runs the operator's command on a world's stores, in this process or in a child. */
 import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { ROOT } from '../../tools/root.ts';
@@ -14,7 +11,6 @@ export interface Ran {
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;
-  /** Standard output as JSON. */
   // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- each test knows what it asked for
   json<T>(): T;
 }
@@ -23,7 +19,7 @@ type Environment = Readonly<Record<string, string>>;
 
 const OPERATOR = { USER: 'test-operator' };
 
-// A terminal that runs Jest gets colours, and the answers compared here have none.
+// A terminal that runs Jest would add colours.
 process.env['NO_COLOR'] = '1';
 
 function ran(code: number | null, stdout: string, stderr: string): Ran {
@@ -31,7 +27,7 @@ function ran(code: number | null, stdout: string, stderr: string): Ran {
   return { code, stdout, stderr, json: <T>() => JSON.parse(stdout) as T };
 }
 
-/** Runs `partner-ingest WORDS…` as a process of its own; never rejects because of an exit code. */
+/** Runs `partner-ingest WORDS…` in a child; never rejects because of an exit code. */
 export async function spawnCli(
   environment: Environment,
   ...words: readonly string[]
@@ -49,10 +45,7 @@ export async function spawnCli(
   return ran(code, out, err);
 }
 
-/**
- * The same inside this process, which costs a tenth: command, settings and stores are the real
- * ones.
- */
+/** Runs it in this process, which costs a tenth; command, settings and stores are the real ones. */
 export async function runCli(environment: Environment, ...words: readonly string[]): Promise<Ran> {
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
   const written = Promise.all([text(stdout), text(stderr)]);
@@ -63,14 +56,12 @@ export async function runCli(environment: Environment, ...words: readonly string
   return ran(code, ...(await written));
 }
 
-/** The command on the stores of `world`, with the same environment as its processes. */
 export function cliOf(
   world: Pick<World, 'environment'>,
 ): (...words: readonly string[]) => Promise<Ran> {
   return (...words) => runCli(world.environment, ...words);
 }
 
-/** A world with an ingest and a processor, and the command on its stores. */
 export async function openOperatorWorld(): Promise<{
   readonly world: World;
   readonly ingest: InProcess;

@@ -1,7 +1,4 @@
-/**
- * A Kubernetes API in tests: namespaces and accounts of their own for each test, partner Secrets,
- * Events.
- */
+/** A Kubernetes API for tests: namespaces, accounts, partner Secrets and Events. */
 import { afterAll } from '@jest/globals';
 import { spawn, type ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -22,17 +19,16 @@ import { production, render } from './chart.ts';
 import { HANG_MS, eventually } from './wait.ts';
 
 const KUBECONFIG = process.env['TEST_KUBECONFIG'] ?? '';
-/** How the API server was started: a second one on the same etcd differs only in its port. */
+/** The command of the API server; a second one differs in its port only. */
 const COMMAND = (process.env['TEST_API_SERVER_COMMAND'] ?? '')
   .split(' ')
   .filter((word) => word !== '');
-/** The chart's objects that say what a controller may do. */
 const RBAC_KINDS = ['ServiceAccount', 'Role', 'RoleBinding'];
 
 export interface SecretWish {
   readonly partner: string;
   readonly keys?: readonly string[];
-  /** Entries word for word, where `keys` is not enough. */
+  /** Entries as given, where `keys` is not enough. */
   readonly data?: Readonly<Record<string, string>>;
   readonly status?: string;
 }
@@ -43,7 +39,6 @@ export function kubeconfigOfTests(): string {
   return KUBECONFIG;
 }
 
-/** The kubeconfigs of a test file. */
 const folder = mkdtempSync(join(tmpdir(), 'cluster-'));
 afterAll(() => rmSync(folder, { recursive: true }));
 
@@ -69,7 +64,7 @@ export class Cluster {
     return name;
   }
 
-  /** Gives the controller of `home` exactly the chart's rules, for Secrets in `keys`. */
+  /** Gives the controller of `home` the chart's rules for Secrets in `keys`. */
   async grant(home: string, keys: string): Promise<void> {
     const values = {
       ...production,
@@ -82,7 +77,7 @@ export class Cluster {
     }
   }
 
-  /** A kubeconfig of the controller's service account in `home`, through `server` if given. */
+  /** A kubeconfig of the controller's account in `home`, through `server` if given. */
   async controllerKubeconfig(home: string, server = this.server): Promise<string> {
     const { status } = await this.core.createNamespacedServiceAccountToken({
       namespace: home,
@@ -92,7 +87,7 @@ export class Cluster {
     return this.kubeconfig(server, { token: status?.token ?? '' });
   }
 
-  /** Takes the right to read Secrets in `namespace` away, or gives it back. */
+  /** Grants or removes the right to read Secrets in `namespace`. */
   async allowSecrets(home: string, namespace: string, allowed: boolean): Promise<void> {
     const name = 'partner-ingest-controller';
     const account = new Kubernetes(await this.controllerKubeconfig(home)).client(
@@ -115,7 +110,7 @@ export class Cluster {
     });
   }
 
-  /** A kubeconfig file like the administrator's, for another address and perhaps another user. */
+  /** The administrator's kubeconfig with another address or user. */
   kubeconfig(server: string, user?: object): string {
     const config = parse(readFileSync(KUBECONFIG, 'utf8')) as {
       clusters: { cluster: { server: string } }[];
@@ -128,7 +123,6 @@ export class Cluster {
     return file;
   }
 
-  /** Creates or replaces the Secret `name`. */
   async apply(namespace: string, name: string, wish: SecretWish): Promise<void> {
     const body = {
       metadata: {
@@ -150,7 +144,6 @@ export class Cluster {
     await this.core.deleteNamespacedSecret({ namespace, name });
   }
 
-  /** Reasons, counts and messages of the Events about Secret `name`. */
   async events(namespace: string, name: string) {
     const { items } = await this.core.listNamespacedEvent({
       namespace,
@@ -160,7 +153,7 @@ export class Cluster {
   }
 }
 
-/** Handles a failed call of this status by `otherwise`, or by ignoring it. */
+/** Handles a failed call with this status by `otherwise`, or ignores it. */
 function unlessStatus(status: number, otherwise: () => Promise<unknown> = () => Promise.resolve()) {
   return async (error: unknown): Promise<unknown> => {
     if ((error as { code?: number }).code !== status) throw error;
@@ -175,17 +168,13 @@ function serverOf(kubeconfig: string): string {
   );
 }
 
-/**
- * A second kube-apiserver on the etcd of the first, which may be killed and stopped as a test
- * likes.
- */
+/** A second kube-apiserver on the same etcd, which a test may kill and stop. */
 export interface OwnApiServer {
   readonly url: string;
   running(): boolean;
   signal(signal: NodeJS.Signals): void;
-  /** Ends it by SIGKILL. */
   kill(): Promise<void>;
-  /** Starts it again on the same port, with an empty memory of past versions. */
+  /** Starts it on the same port, without past versions. */
   start(): Promise<void>;
 }
 

@@ -1,7 +1,6 @@
 /**
- * Children of the tests compile each file once, not once in each of some hundred processes. Jest's
- * own processes do not take part: they would write what they compiled as they end, and be killed in
- * it.
+ * Child processes share compiled files. Jest's own processes do not: Jest kills them while they
+ * would write.
  */
 /* oxlint-disable node/no-process-env -- children get it from there */
 import { join } from 'node:path';

@@ -1,15 +1,14 @@
-/** Many connections at once, each a socket that writes what it is told. */
+/** Many sockets at once. */
 import type { ChildProcess } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 
-/** Connections being opened at the same time: fewer than a server's backlog holds. */
+/** Fewer than the backlog of a server. */
 const OPENING_AT_ONCE = 250;
 
 export interface Crowd {
-  /** Connections that are open now. */
   readonly open: number;
-  /** How many ended without an answer. */
+  /** Connections that ended without an answer. */
   readonly unanswered: number;
   destroy(): void;
 }
@@ -17,15 +16,14 @@ export interface Crowd {
 interface CrowdOptions {
   readonly url: string;
   readonly count: number;
-  /** The address each comes from, such as 127.0.0.2: ports and rate limits are by address. */
+  /** The local address of each, because ports and rate limits are by address. */
   readonly from: (index: number) => string;
-  /** What each does first. */
   readonly begin?: (socket: Socket) => void;
-  /** How long after one that ended another takes its place; none does where it is left out. */
+  /** The pause before an ended connection is replaced; without it, none is. */
   readonly againAfterMs?: number;
 }
 
-/** Opens the connections; resolves once each has been opened or refused. */
+/** Opens the connections; resolves once each is opened or refused. */
 export async function openCrowd(options: CrowdOptions): Promise<Crowd> {
   const { hostname, port } = new URL(options.url);
   const sockets = new Set<Socket>();
@@ -48,7 +46,7 @@ export async function openCrowd(options: CrowdOptions): Promise<Crowd> {
       socket.once('data', () => {
         answered = true;
       });
-      // A server that is full or has had enough may reset: that is an end like any other.
+      // A full server may reset the connection, which counts as an end.
       socket.on('error', () => {});
       socket.once('close', () => {
         sockets.delete(socket);
@@ -59,7 +57,6 @@ export async function openCrowd(options: CrowdOptions): Promise<Crowd> {
         const again = setTimeout(() => {
           if (!over) void openOne(index);
         }, options.againAfterMs);
-        // Nobody waits for it once the crowd is gone.
         again.unref();
       });
     });
@@ -84,16 +81,13 @@ export async function openCrowd(options: CrowdOptions): Promise<Crowd> {
   };
 }
 
-/**
- * Files this process and its children may have open; Node raises its own limit to this when it
- * starts.
- */
+/** The number of files that this process and its children may open. */
 export function openFilesLimit(): number {
   const line = /^Max open files +\w+ +(\w+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1];
   return line === 'unlimited' ? Infinity : Number(line ?? 0);
 }
 
-/** Memory of a process in bytes: what it has now, and the most it ever had. */
+/** The present and the highest memory of a process, in bytes. */
 export function memoryOf({ pid = 0 }: ChildProcess): {
   readonly now: number;
   readonly peak: number;

@@ -1,20 +1,19 @@
-/** The dashboard that the chart ships, as tests and pages look at it. */
+/** The dashboard of the chart. */
 import { read } from './pages.ts';
 
 export interface BoardPanel {
   readonly id: number;
-  /** `stat` is a tile. */
   readonly type: string;
   readonly title: string;
   readonly description: string;
   readonly unit: string;
-  /** In PromQL, with Grafana's variables. */
+  /** PromQL with Grafana's variables. */
   readonly queries: readonly string[];
   /** The panel that its link opens. */
   readonly leadsTo: number | undefined;
 }
 
-/** A panel of Grafana's; a folded row holds its own. */
+/** A folded row holds its panels. */
 interface GrafanaPanel {
   readonly id: number;
   readonly type: string;
@@ -30,7 +29,7 @@ const board = JSON.parse(read('charts/partner-ingest/dashboards/partner-ingest.j
   readonly panels: readonly GrafanaPanel[];
 };
 
-/** Every panel that shows something, from top to bottom. */
+/** All panels with data, from top to bottom. */
 export const dashboardPanels: readonly BoardPanel[] = board.panels
   .flatMap((panel) => [panel, ...(panel.panels ?? [])])
   .filter(({ type }) => type !== 'row')

@@ -1,16 +1,14 @@
-/**
- * A small DNS server (RFC 1035) that knows SRV and TXT records, for the names of `mongodb+srv`.
- */
+/** A small DNS server (RFC 1035) with SRV and TXT records. */
 import { createSocket } from 'node:dgram';
 
 const TXT = 16;
 const SRV = 33;
 const INTERNET = 1;
 const HEADER_BYTES = 12;
-/** A response to a recursive query, and that the name is not known. */
+/** Flags of a response: answered, or unknown name. */
 const RESPONSE = 0x8180;
 const NO_SUCH_NAME = 3;
-/** Points to the name in the question, which begins behind the header. */
+/** A pointer to the name in the question. */
 const SAME_NAME = 0xc000 + HEADER_BYTES;
 
 export interface DnsRecords {
@@ -21,7 +19,7 @@ export interface DnsRecords {
 }
 
 export interface DnsServer {
-  /** As `dns.setServers` takes it. */
+  /** For `dns.setServers`. */
   readonly address: string;
   close(): Promise<void>;
 }
@@ -69,7 +67,6 @@ function dataOf(name: string, type: number, { srv, txt }: DnsRecords): Buffer[] 
   );
 }
 
-/** Its length in a byte, and the text. */
 function text(value: string): Buffer {
   return Buffer.concat([Buffer.from([value.length]), Buffer.from(value, 'ascii')]);
 }

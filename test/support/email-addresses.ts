@@ -1,8 +1,5 @@
-/**
- * Addresses, and whether they are one: the same for applicants, operators, settings and the chart.
- */
+/** Texts, and whether they are e-mail addresses, for schema, settings and applications. */
 const x = (count: number): string => 'x'.repeat(count);
-/** Of `length` characters. */
 const long = (length: number): string => {
   const labels = `${`${x(61)}.`.repeat(3)}com`;
   return `${x(length - labels.length - 1)}@${labels}`;

@@ -1,6 +1,4 @@
-/**
- * Starts the stores once for all test files and leaves their addresses where the workers find them.
- */
+/** Starts the stores once for all test files. */
 /* oxlint-disable node/no-process-env -- Jest hands the environment to its workers, and nothing else */
 import { startMongo, startRedis } from '../../deploy/local/stores.ts';
 import { foundObstacles } from './needs.ts';

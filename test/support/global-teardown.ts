@@ -1,7 +1,4 @@
-/**
- * Ends the servers that `global-setup.ts` started, and fails the run where a test left files
- * behind.
- */
+/** Ends the servers, and fails the run if a test left files. */
 import { closeTemporaryFolder } from './temporary-folder.ts';
 
 // oxlint-disable-next-line import/no-default-export -- Jest asks for it
@@ -10,6 +7,6 @@ export default async function globalTeardown(): Promise<void> {
   const left = await closeTemporaryFolder();
   if (left.length === 0) return;
   console.error(`tests left behind in the temporary folder: ${left.join(', ')}`);
-  // Thrown, it would cost the results of all tests.
+  // A throw would lose the results of all tests.
   process.exitCode = 1;
 }

@@ -8,7 +8,6 @@ export interface Answer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly text: string;
-  /** The parsed body, or undefined when it is no JSON. */
   readonly json: unknown;
 }
 
@@ -17,16 +16,16 @@ export interface RequestOptions {
   readonly path?: string;
   readonly key?: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Whose connections are used; one of its own otherwise. */
+  /** The agent; by default each request has a connection of its own. */
   readonly agent?: Agent;
   readonly body?: string | Uint8Array;
-  /** Send the body in these pieces, chunked, instead of with a Content-Length. */
+  /** Sends the body in these pieces, chunked. */
   readonly chunks?: readonly (string | Uint8Array)[];
 }
 
 const LOOK_UP_TRIES = 10;
 
-/** One request on a connection of its own. Rejects when the connection ends without an answer. */
+/** Sends one request. Rejects if the connection ends without an answer. */
 export function send(baseUrl: string, options: RequestOptions = {}): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const url = new URL(options.path ?? INGEST_PATH, baseUrl);
@@ -86,7 +85,7 @@ function answerOf(
   };
 }
 
-/** Looks a request up as a partner does: a 503, which a busy database may cause, is tried again. */
+/** Looks a request up; repeats after a 503, which a busy database may cause. */
 export async function lookedUp(lookUp: () => Promise<Answer>): Promise<Answer> {
   for (let tries = 1; ; tries += 1) {
     const answer = await lookUp();

@@ -1,6 +1,6 @@
 import { read } from './pages.ts';
 
-/** What the image sets for all its processes, for tests and measurements of what is shipped. */
+/** The environment variables that the image sets. */
 export function imageEnvironment(): Record<string, string> {
   const [, line = ''] = /^ENV (.*)$/m.exec(read('Dockerfile')) ?? [];
   return Object.fromEntries(

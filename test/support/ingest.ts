@@ -1,7 +1,4 @@
-/**
- * What ingest's tests have in common: exact answers, whole stored records, and raw HTTP read answer
- * by answer.
- */
+/** Exact answers, stored records and raw HTTP for tests of ingest. */
 import { expect } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
@@ -10,7 +7,6 @@ import { INGEST_PATH, type Answer } from './http.ts';
 import { eventually } from './wait.ts';
 import type { World } from './world.ts';
 
-/** Bodies word for word; where one holds a request_id, a function of it. */
 export const bodies = {
   accepted: (id: string) =>
     `{"message":"Request accepted for processing","data":{"request_id":"${id}"}}`,
@@ -36,14 +32,13 @@ export const bodies = {
 
 export const REQUEST_ID = /^req_[0-9a-z]{26}$/;
 
-/** The id every answer carries. */
 export function idOf(answer: { readonly headers: Readonly<Record<string, string>> }): string {
   const id = answer.headers['x-request-id'] ?? '';
   expect(id).toMatch(REQUEST_ID);
   return id;
 }
 
-/** Status, exact body and content type of `answer`; gives its request_id. */
+/** Expects status, exact body and content type; returns the request_id. */
 export function expectAnswer(
   answer: Answer,
   status: number,
@@ -61,9 +56,9 @@ export function expectAnswer(
 export interface ExpectedRecord {
   readonly state: 'recorded' | 'malformed' | 'refused';
   readonly httpStatus: number;
-  /** What is kept of the body; absent where none was read. */
+  /** The kept part of the body; undefined if none was read. */
   readonly bytes?: Uint8Array;
-  /** What came, where that is more than is kept. */
+  /** The length of the body if more came than is kept. */
   readonly bodyBytes?: number;
   readonly partnerId?: string;
   readonly contentType?: string;
@@ -73,7 +68,7 @@ export interface ExpectedRecord {
 
 const WEEK_MS = 7 * 86_400_000;
 
-/** The stored record of `requestId`, field for field, once it is there. */
+/** Expects the stored record of `requestId`, field for field. */
 export async function expectRecord(
   world: World,
   requestId: string,
@@ -110,15 +105,13 @@ export async function expectRecord(
   }
 }
 
-/** One connection that is spoken to in raw bytes and read answer by answer. */
+/** A connection with raw bytes and answers in turn. */
 export interface RawConnection {
   readonly socket: Socket;
   write(bytes: string | Uint8Array): void;
-  /** Everything that has come so far. */
   text(): string;
-  /** Resolves with the next answer; rejects when the connection ends before one is complete. */
+  /** Resolves with the next answer; rejects if the connection ends first. */
   answer(timeoutMs?: number): Promise<Answer>;
-  /** Resolves when the other side has closed. */
   closed(timeoutMs?: number): Promise<void>;
 }
 
@@ -136,7 +129,7 @@ export async function openRaw(baseUrl: string): Promise<RawConnection> {
     ended = true;
   });
   await once(socket, 'connect');
-  // A reset ends the connection; what came before stays readable.
+  // After a reset, the bytes before it stay readable.
   socket.on('error', () => {});
   return {
     socket,
@@ -157,7 +150,7 @@ export async function openRaw(baseUrl: string): Promise<RawConnection> {
   };
 }
 
-/** The first whole answer in `bytes` and its length; interim answers (100 Continue) are skipped. */
+/** The first complete answer in `bytes` and its length, without interim answers. */
 function parseAnswer(
   bytes: Buffer,
 ): { readonly answer: Answer; readonly length: number } | undefined {
@@ -187,7 +180,7 @@ function parseAnswer(
   };
 }
 
-/** Sends raw bytes on a connection of their own and gives the first answer. */
+/** Sends raw bytes on a new connection; returns the first answer. */
 export async function rawAnswer(baseUrl: string, bytes: string | Uint8Array): Promise<Answer> {
   const connection = await openRaw(baseUrl);
   try {
@@ -198,7 +191,7 @@ export async function rawAnswer(baseUrl: string, bytes: string | Uint8Array): Pr
   }
 }
 
-/** The head of a raw POST: a request line, Host, and the given header lines. */
+/** The request line, Host, and the given header lines of a POST. */
 export function head(
   lines: readonly string[],
   requestLine = `POST ${INGEST_PATH} HTTP/1.1`,

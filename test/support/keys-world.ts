@@ -1,7 +1,4 @@
-/**
- * Partner Secrets in a cluster, a controller that reads them, and an ingest they come into force
- * at: what the Kubernetes tests share.
- */
+/** Partner Secrets in a cluster, a controller and an ingest. */
 import { KeyDocuments, type StoredKey } from '../../internal/partner/key-document.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { Cluster, type SecretWish } from './cluster.ts';
@@ -13,24 +10,24 @@ import { newApplication, openWorld, type InProcess, type World } from './world.t
 export interface KeysWorld {
   readonly world: World;
   readonly cluster: Cluster;
-  /** The controller's own namespace, and that of the keys. */
+  /** The namespaces of controller and keys. */
   readonly home: string;
   readonly keys: string;
   readonly ingest: InProcess;
-  /** Settings of a controller that reads `keys`, through `server` if given. */
+  /** Settings of a controller, through `server` if given. */
   settings(server?: string): Promise<Record<string, string>>;
   apply(name: string, wish: SecretWish): Promise<void>;
   remove(name: string): Promise<void>;
   status(key: string): Promise<number>;
-  /** Waits until `key` is answered with `wanted`; gives the milliseconds it took. */
+  /** Waits until `key` is answered with `wanted`; returns the milliseconds. */
   becomes(key: string, wanted: number, withinMs?: number): Promise<number>;
   stored(key: string): Promise<StoredKey | undefined>;
-  /** The controller that leads, or led last. */
+  /** The controller that leads or led last. */
   holder(): Promise<string | undefined>;
   close(): Promise<void>;
 }
 
-/** Opens all but a controller; ingest becomes ready once the first one has synced. */
+/** Opens all but a controller; ingest becomes ready once one has synced. */
 export async function openKeysWorld(): Promise<KeysWorld> {
   const cluster = new Cluster();
   const home = await cluster.namespace('home');
@@ -43,7 +40,7 @@ export async function openKeysWorld(): Promise<KeysWorld> {
     WATCH_NAMESPACES: keys,
     POD_NAME: 'controller-a',
   });
-  // Something must sync once before ingest is ready; it is gone again when this returns.
+  // Ingest needs a first sync; this controller ends before the test.
   const first = await world.start('controller', await settings());
   const ingest = await world.start('ingest');
   await first.close();

@@ -1,4 +1,4 @@
-/** Answers of well-known relays, and whose fault each is. */
+/** Answers of well-known relays with their class. */
 import type { Fault, Refusal } from '../../internal/mail/relay-answers.ts';
 
 interface KnownAnswer {

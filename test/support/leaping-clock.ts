@@ -1,13 +1,10 @@
-/**
- * A process whose wall clock leaps, without touching that of the machine: `Date` is replaced before
- * anything is loaded.
- */
+/** A process whose wall clock leaps: `Date` is replaced before anything is loaded. */
 
-/** One after the other, each counted from the right time. */
+/** In turn, each relative to the right time. */
 const LEAPS_S = [60, 3_600, 30 * 86_400].flatMap((seconds) => [seconds, -seconds]);
 export const LEAPS = LEAPS_S.length;
 
-/** The clock is `seconds` ahead from the start, and leaps at each SIGUSR2. */
+/** Starts `seconds` ahead, and leaps at each SIGUSR2. */
 export function leapingClock(seconds = 0): { readonly NODE_OPTIONS: string } {
   const code = `
     const Right = Date;

@@ -1,4 +1,4 @@
-/** Catches the mails of tests: an SMTP server on one port that misbehaves as a test asks for. */
+/** An SMTP server that keeps mails and fails as a test asks. */
 import type { Socket } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import PostalMime from 'postal-mime';
@@ -6,40 +6,35 @@ import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from 's
 import { listen } from './listen.ts';
 import { eventually } from './wait.ts';
 
-/** One mail, as the SMTP server got it and as a reader sees it. */
 export interface CaughtMail {
   readonly receivedAt: Date;
-  /** Addresses of RCPT TO, in the order they were accepted. */
+  /** Accepted addresses of RCPT TO, in order. */
   readonly envelopeTo: readonly string[];
-  /** With its angle brackets, as in the header. */
+  /** With angle brackets. */
   readonly messageId: string;
   readonly subject: string;
   readonly fromName: string;
-  /** Bare addresses of the To header. */
+  /** Addresses of the To header. */
   readonly to: readonly string[];
   readonly text: string;
   readonly html: string;
   /** http and https URLs of the text part. */
   readonly links: readonly string[];
-  /** By lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** What a session has said so far. */
 export interface Envelope {
   readonly rcptTo: readonly string[];
 }
 
 /**
- * Moments at which the server can misbehave. `data-command` is the reply to the DATA command,
- * before any content; `data` is the reply to the final dot.
+ * Phases that can fail. `data-command` is the reply to DATA, `data` the reply after the content.
  */
 type SmtpPhase = 'connect' | 'auth' | 'mail' | 'rcpt' | 'data-command' | 'data';
 
 /**
- * What to do instead of the normal reply at one phase: answer something else (the message is not
- * kept), never answer (not kept), or read the whole message and reset the connection, the message
- * kept or not.
+ * Answers something else, never answers, or resets the connection after the content. Only a cut
+ * with `keep` keeps the message.
  */
 export type SmtpFault =
   | {
@@ -49,17 +44,16 @@ export type SmtpFault =
   | { readonly at: SmtpPhase; readonly hang: true }
   | { readonly at: 'data'; readonly cut: 'before-store' | 'after-store' };
 
-/** The fault for one session; it is asked at each phase. */
+/** Chooses the fault of a session at each phase. */
 export type FaultChoice = (session: Envelope) => SmtpFault | undefined;
 
 const LOOPBACK = '127.0.0.1';
-/** Longer than the ten minutes a client waits, so a hang stays a hang. */
+/** Longer than the ten minutes of a client. */
 const IDLE_MS = 15 * 60_000;
 
 type Reply = (error?: Error | null) => void;
 type Connection = SMTPServer['connections'] extends Set<infer Item> ? Item : never;
 
-/** Listens on a free port. */
 export async function startMailCatcher(): Promise<MailCatcher> {
   const catcher = new MailCatcher();
   await catcher.listenAgain();
@@ -67,22 +61,20 @@ export async function startMailCatcher(): Promise<MailCatcher> {
 }
 
 export class MailCatcher {
-  /** Oldest first; the live list, so take a copy to keep one. */
+  /** Oldest first; the list is live. */
   readonly mails: CaughtMail[] = [];
-  /** TCP connections since the start, and those that a `cut` reset. */
+  /** Connections since the start, and those reset by a `cut`. */
   readonly counts = { connections: 0, cut: 0 };
-  /** By the port of the client. */
   readonly #sockets = new Map<number, Socket>();
   #choose: FaultChoice = () => undefined;
   #server: SMTPServer | undefined;
   #port = 0;
 
-  /** `smtp://127.0.0.1:PORT` */
   get smtpUrl(): string {
     return `smtp://${LOOPBACK}:${this.#port}`;
   }
 
-  /** By envelope recipient, whatever the To header says; case does not count. */
+  /** By envelope recipient, in any case. */
   mailsTo(address: string): CaughtMail[] {
     const wanted = address.toLowerCase();
     return this.mails.filter(({ envelopeTo }) =>
@@ -90,15 +82,12 @@ export class MailCatcher {
     );
   }
 
-  /** The first kept or coming mail that fits. */
+  /** The first mail that fits, kept or coming. */
   waitForMail(fits: (mail: CaughtMail) => boolean, timeoutMs: number): Promise<CaughtMail> {
     return eventually('a mail that fits', () => this.mails.find(fits), timeoutMs);
   }
 
-  /**
-   * Holds for all sessions until it is set again; `undefined` is good behaviour. Hung sessions stay
-   * hung.
-   */
+  /** Applies to all sessions until it is set again; hung sessions stay hung. */
   setFault(fault: SmtpFault | FaultChoice | undefined): void {
     this.#choose = typeof fault === 'function' ? fault : () => fault;
   }
@@ -107,7 +96,7 @@ export class MailCatcher {
     this.mails.length = 0;
   }
 
-  /** Connections are refused and the open ones are destroyed. */
+  /** Refuses connections and destroys the open ones. */
   async stopListening(): Promise<void> {
     const server = this.#server;
     if (server === undefined) return;
@@ -118,11 +107,10 @@ export class MailCatcher {
     });
   }
 
-  /** On the same port; rejects when another process took it meanwhile. */
+  /** Listens on the same port; rejects if another process has taken it. */
   async listenAgain(): Promise<void> {
     if (this.#server !== undefined) return;
     const server = this.#build();
-    // Errors of single connections arrive here.
     server.on('error', () => undefined);
     this.#port = await listen(server.server, this.#port);
     this.#server = server;
@@ -152,7 +140,6 @@ export class MailCatcher {
         this.#answer('rcpt', { rcptTo: [...rcptTo, address] }, reply);
       },
       onData: (stream, session, reply) => {
-        // A client that has gone needs no answer.
         this.#receive(stream, session, reply).catch(() => undefined);
       },
     });
@@ -171,13 +158,13 @@ export class MailCatcher {
     return server;
   }
 
-  /** What smtp-server has no option for. */
+  /** Adds what smtp-server has no option for. */
   #adapt(connection: Connection): void {
-    // It waits 100 ms before each greeting, which would be most of what a test waits for.
+    // smtp-server waits 100 ms before each greeting.
     const greet = connection.connectionReady.bind(connection);
     connection.connectionReady = () => undefined;
     setImmediate(greet);
-    // It has no hook before the 354 reply.
+    // smtp-server has no hook before the 354 reply.
     const startData = connection.handler_DATA.bind(connection);
     connection.handler_DATA = (command, done) =>
       this.#answer('data-command', envelopeOf(connection.session), (error) => {
@@ -211,14 +198,14 @@ export class MailCatcher {
       socket?.resetAndDestroy();
       return;
     }
-    // Kept before the 250 leaves, so a client that has its answer finds the mail. A connection
-    // that ended meanwhile gets neither.
+    // Kept before the 250 is sent, so that a client with an answer finds the mail. An ended
+    // connection gets neither.
     if (fault === undefined && socket?.destroyed === false) this.mails.push(mail);
     give(fault, reply);
   }
 }
 
-/** The error form in which smtp-server takes a negative answer. */
+/** The form of error that smtp-server sends as an answer. */
 class Refusal extends Error {
   readonly responseCode: number;
 
@@ -228,7 +215,7 @@ class Refusal extends Error {
   }
 }
 
-/** A hang is a reply that is never given. */
+/** A hang is a reply that never comes. */
 function give(fault: SmtpFault | undefined, reply: Reply): void {
   if (fault === undefined) reply();
   else if ('answer' in fault) reply(new Refusal(fault.answer));

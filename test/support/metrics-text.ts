@@ -1,4 +1,4 @@
-/** The sum of a metric's series in what /metrics shows, of those with all of these labels. */
+/** Sums the series of a metric that have all of these labels. */
 export function sumOf(
   text: string,
   name: string,

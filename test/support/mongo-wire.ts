@@ -1,18 +1,13 @@
-/**
- * A connection that understands what MongoDB's clients say: keeps every command, and may change
- * what is answered.
- */
+/** A proxy that keeps every command of MongoDB's clients and may change answers. */
 import { connect, createServer, type Socket } from 'node:net';
 import type { Document } from 'mongodb';
 import { bodyOf, message, messageCutter, requestOf, responseTo } from './replica-set/wire.ts';
 import { listen } from './listen.ts';
 
 export interface MongoWire {
-  /** `url` with our host and port instead of the store's. */
   readonly url: string;
-  /** Commands in the order they were sent. */
   readonly commands: Document[];
-  /** From now on each answer is what `change` makes of it; undefined leaves it as it is. */
+  /** Changes each answer; undefined leaves it as it is. */
   answer(change: (command: Document, reply: Document) => Document | undefined): void;
   close(): Promise<void>;
 }
@@ -48,7 +43,7 @@ export async function startMongoWire(url: string): Promise<MongoWire> {
       const to = responseTo(bytes);
       const command = asked.get(to);
       asked.delete(to);
-      // Greetings may be of an older form, and nobody changes those.
+      // A greeting of the old form is passed on unchanged.
       const greeting =
         command === undefined || ['hello', 'ismaster', 'isMaster'].some((name) => name in command);
       const changed = greeting ? undefined : change(command, bodyOf(bytes));

@@ -1,8 +1,8 @@
-/** A test file that needs what cannot be had is left out, and all others run. */
+/** Test files that lack a need are left out. */
 import { expect, test } from '@jest/globals';
 import { leftOutFiles, needs, needsOf, testFiles } from './needs.ts';
 
-/** Put together here, so that this file itself needs nothing. */
+/** Assembled here, so that this file itself needs nothing. */
 const imports = (file: string): string => `from '../support/${file}.ts'`;
 
 test.each([

@@ -1,14 +1,13 @@
 /**
- * What test files need of the machine besides Node. `make test` has it all ready before the first
- * test; Jest leaves a file out, before it is loaded, when something it needs cannot be had, and the
- * closing lines say so.
+ * What test files need beside Node. Jest leaves out files whose needs are missing, and the summary
+ * of `make test` names them.
  */
 /* oxlint-disable node/no-process-env -- handed from `make` to Jest and to the closing lines */
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from '../../tools/root.ts';
 
-/** Each by what the text of a test file shows it with; the stores by its folder. */
+/** Needs, with the text in a test file that shows each. */
 const NEEDS = {
   'MongoDB and Redis': undefined,
   'MongoDB and Redis of our own': /deploy\/local\/stores\.ts'|openOwnWorld|faults\/play\.ts'/,
@@ -31,17 +30,15 @@ const NOT_OURS = /^test\/(e2e|mongodb)\/|node_modules/;
 export type Need = keyof typeof NEEDS;
 export const needs = Object.keys(NEEDS) as Need[];
 
-/**
- * Why a need cannot be met; those that can are absent. `cluster` is for the tests of `make e2e`.
- */
+/** Reasons why needs are missing; `cluster` is for `make e2e`. */
 export type Obstacles = Readonly<Partial<Record<Need | 'cluster', string>>>;
 
-/** What this test file needs, by its path from the project's root and its text. */
+/** The needs of a test file, by its path and text. */
 export function needsOf(path: string, text: string): Need[] {
   return needs.filter((need) => NEEDS[need]?.test(text) ?? ON_STORES.test(path));
 }
 
-/** All test files but those in a cluster, by path from the project's root, with what they need. */
+/** All test files except those in a cluster, with their needs. */
 export function testFiles(): { readonly path: string; readonly needs: readonly Need[] }[] {
   return FOLDERS.flatMap((folder) =>
     readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' }).map(
@@ -52,13 +49,12 @@ export function testFiles(): { readonly path: string; readonly needs: readonly N
     .map((path) => ({ path, needs: needsOf(path, readFileSync(join(ROOT, path), 'utf8')) }));
 }
 
-/** What `prepare.ts` wrote for the run; a run that nobody prepared leaves nothing out. */
+/** The obstacles that `prepare.ts` found; none if it did not run. */
 export function foundObstacles(): Obstacles {
   const file = process.env['TEST_OBSTACLES'] ?? '';
   return file === '' ? {} : (JSON.parse(readFileSync(file, 'utf8')) as Obstacles);
 }
 
-/** The test files that cannot run, with what they lack. */
 export function leftOutFiles(
   obstacles: Obstacles,
 ): { readonly path: string; readonly lacks: readonly Need[] }[] {

@@ -1,7 +1,4 @@
-/**
- * An OTLP/HTTP collector for tests: keeps the spans it is sent as JSON, and prints a trace as a
- * tree.
- */
+/** An OTLP/HTTP collector that keeps spans and prints a trace as a tree. */
 import { createServer } from 'node:http';
 import { text as readText } from 'node:stream/consumers';
 import { listen } from './listen.ts';
@@ -9,10 +6,10 @@ import { listen } from './listen.ts';
 export type ReceivedSpan = ReturnType<typeof spansOf>[number];
 
 export interface OtlpReceiver {
-  /** What a process takes as its environment to send its spans here, as soon as they end. */
+  /** The environment of a process that sends its spans here at once. */
   readonly environment: Readonly<Record<string, string>>;
   readonly spans: readonly ReceivedSpan[];
-  /** Everything that came, in JSON or not, for looking for what must not be there. */
+  /** All received bytes. */
   text(): string;
   ofTrace(traceId: string): ReceivedSpan[];
   close(): Promise<void>;
@@ -81,7 +78,6 @@ function spansOf({ resourceSpans }: ExportRequest) {
         parentSpanId: span.parentSpanId,
         name: span.name,
         kind: KINDS[span.kind] ?? String(span.kind),
-        /** `service.name` of the process that made it. */
         service,
         attributes: valuesOf(span.attributes),
         links: (span.links ?? []).map(({ traceId, spanId }) => ({ traceId, spanId })),
@@ -102,10 +98,7 @@ function valuesOf(attributes: readonly KeyValue[]): Record<string, unknown> {
 const leadsTo = (one: ReceivedSpan, other: ReceivedSpan): boolean =>
   other.links.some(({ spanId }) => spanId === one.spanId);
 
-/**
- * What a line of the tree tells besides name, process and kind; the other attributes are the same
- * for every request.
- */
+/** Attributes that a line of the tree shows. */
 const TOLD: Readonly<Record<string, string>> = {
   status: 'http.response.status_code',
   batch: 'db.operation.batch.size',
@@ -117,10 +110,7 @@ const TOLD: Readonly<Record<string, string>> = {
   error: 'error.type',
 };
 
-/**
- * The trace as a tree, one span a line, children in order of start (within a millisecond as they
- * came).
- */
+/** The trace as a tree, one span a line, children by start. */
 export function printTrace(spans: readonly ReceivedSpan[]): string {
   const byId = new Map(spans.map((span) => [span.spanId, span]));
   const roots = spans.filter(

@@ -1,11 +1,10 @@
-/** The project's pages as tests read them: what they name in prose and in blocks of code. */
+/** Pages of the project with their spans and blocks of code. */
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from '../../tools/root.ts';
 
-/** The text of a file, by its path from the project's root. */
 export const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8');
-/** Paths from the root that match; what is installed or built is left out. */
+/** Matching paths, without installed and built files. */
 export const found = (...patterns: string[]): string[] =>
   globSync(patterns, { cwd: ROOT, exclude: isForeign }).toSorted();
 function isForeign(name: string): boolean {
@@ -15,9 +14,7 @@ function isForeign(name: string): boolean {
 export interface Page {
   readonly path: string;
   readonly text: string;
-  /** What stands between backticks in the prose. */
   readonly spans: readonly string[];
-  /** The lines of its blocks of code. */
   readonly lines: readonly string[];
 }
 
@@ -40,7 +37,7 @@ export const pages = found(
   'deploy/examples/*',
 ).map((path) => pageOf(path));
 
-/** The section of each alert in docs/runbooks, as a page whose path ends in `#` and the alert. */
+/** The section of each alert as a page whose path ends in `#` and the alert. */
 export const alertSections = pages
   .filter(({ path }) => path.startsWith('docs/runbooks/'))
   .flatMap(({ path, text }) =>
@@ -49,7 +46,7 @@ export const alertSections = pages
     ),
   );
 
-/** The faults that `check` finds, each with its page. */
+/** The findings of `check`, each with its page. */
 export function faults(
   check: (page: Page) => readonly string[],
   of: readonly Page[] = pages,

@@ -1,8 +1,7 @@
 /**
- * Gets ready, before the first test, what tests need of the machine: fetches and builds in
- * parallel, with progress, and writes down what cannot be had and why. `node
- * test/support/prepare.ts FILE [--needs NAMES | PATTERN …]`: patterns choose test files as Jest's
- * do. With REQUIRE_ALL=1 it ends with 1 when anything is missing.
+ * Fetches and builds what tests need before the first test, and writes down what is missing. `node
+ * test/support/prepare.ts FILE [--needs NAMES | PATTERN …]` takes Jest's patterns. With
+ * REQUIRE_ALL=1 it exits with 1 if anything is missing.
  */
 /* oxlint-disable node/no-process-env -- stores, an API server and programs may be given by the environment */
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -20,7 +19,7 @@ import { needs, testFiles, type Need, type Obstacles } from './needs.ts';
 import { findSchemathesis } from './schemathesis.ts';
 
 type Log = (line: string) => void;
-/** Says why it cannot be had, or undefined when it is ready. Throwing says so, too. */
+/** Returns or throws why it is missing, or returns undefined. */
 type Prepare = (log: Log) => Promise<string | undefined>;
 
 const given = (name: string): string | undefined => {
@@ -42,7 +41,7 @@ const PREPARE: Readonly<Record<Need | 'cluster', Prepare>> = {
   Linux: async () => (process.platform === 'linux' ? undefined : `this is ${process.platform}`),
   openssl: async () =>
     (await findProgram('openssl')) === undefined ? 'there is no openssl on the PATH' : undefined,
-  // An option that older ones do not know.
+  // Older versions lack this option.
   curl: () => answers('curl', ['--retry-all-errors', '--version']),
   'Python 3': () => answers('python3', ['--version']),
   Java: () => answers('java', ['--version']),

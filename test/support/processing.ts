@@ -1,23 +1,14 @@
-/**
- * Helpers for tests of the background work: submitting from outside, and worlds whose stores may be
- * harmed.
- */
+/** Submits applications, and opens worlds whose stores may be harmed. */
 /* oxlint-disable node/no-process-env -- where test-stores.ts looks for the stores */
 import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { send } from './http.ts';
 import { openWorld, requestIdOf, type World } from './world.ts';
 
-/**
- * How often a 500 is tried again: the bounds of ingest are those of a service, and a test machine
- * may be slower.
- */
+/** A busy test machine may cause 500s. */
 const SUBMIT_TRIES = 10;
 
-/**
- * Sends an application and gives its `request_id`, as a partner does: a 500 is tried again, any
- * other answer but a 202 is an error.
- */
+/** Sends an application and returns its `request_id`; repeats after a 500. */
 export async function submit(
   world: World,
   ingest: { readonly url: string },
@@ -31,7 +22,7 @@ export async function submit(
   }
 }
 
-/** What the clock would do in 30 s: reconcile has seen these once, and they are due again. */
+/** Makes records due as after 30 s. */
 export async function hurryReconcile(world: World, ids: readonly string[]): Promise<void> {
   await world.stores.db
     .collection<SubmissionRecord>(SUBMISSIONS)
@@ -41,24 +32,20 @@ export async function hurryReconcile(world: World, ids: readonly string[]): Prom
     );
 }
 
-/**
- * Wakes a store that a test stopped, or starts one that it killed: for `afterEach`, so that no test
- * depends on another's end.
- */
+/** Wakes a stopped store or starts a killed one, in `afterEach`. */
 export async function heal(store: Store): Promise<void> {
   await store.signal('SIGCONT').catch(() => store.restart());
 }
 
-/** A world with stores of its own, which may then be killed. */
 export interface OwnWorld {
   readonly world: World;
   readonly mongo: Store;
   readonly redis: Store;
-  /** Heals the stores, closes the world, and ends them. */
+  /** Heals the stores, closes the world and ends the stores. */
   close(): Promise<void>;
 }
 
-/** Opens a world like `openWorld` on a MongoDB and a Redis that nobody else uses. */
+/** Opens a world on a MongoDB and a Redis of its own. */
 export async function openOwnWorld(
   options: Parameters<typeof openWorld>[0] = {},
 ): Promise<OwnWorld> {
@@ -69,7 +56,7 @@ export async function openOwnWorld(
     TEST_REDIS_URL: process.env['TEST_REDIS_URL'],
   };
   Object.assign(process.env, { TEST_MONGODB_URI: mongo.url, TEST_REDIS_URL: redis.url });
-  // The addresses are read before `openWorld` first waits, so no other test sees these.
+  // `openWorld` reads the addresses before it first waits, so no other test sees them.
   const opening = openWorld(options);
   Object.assign(process.env, shared);
   const world = await opening;

@@ -1,4 +1,4 @@
-/** Records put straight into the store, for tests of what happens after ingest. */
+/** Records put straight into the store. */
 import type { Collection } from 'mongodb';
 import { accountIndexes } from '../../internal/account/account.ts';
 import { ensureIndexes } from '../../internal/platform/mongo-indexes.ts';
@@ -7,10 +7,7 @@ import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/su
 import { newRecord } from './records.ts';
 import type { TestStores } from './test-stores.ts';
 
-/**
- * A clock that stands until the test moves it; it starts at the present time, because TTL indexes
- * know only that.
- */
+/** A clock that the test moves. It starts at the present time, which TTL indexes use. */
 export function newTestClock() {
   let ms = Date.now();
   return {
@@ -22,16 +19,13 @@ export function newTestClock() {
   };
 }
 
-/**
- * The indexes as the processor makes them; comes before everything else in a test file without
- * processes.
- */
+/** Makes the processor's indexes, first of all in a test file. */
 export async function makeIndexes(stores: TestStores): Promise<Collection<SubmissionRecord>> {
   await ensureIndexes(stores.db, [...submissionIndexes, ...accountIndexes]);
   return stores.db.collection<SubmissionRecord>(SUBMISSIONS);
 }
 
-/** A record as ingest writes it, received at `receivedAt` with `fields` as its body. */
+/** A record of ingest, received at `receivedAt` with `fields` as its body. */
 export function recordOf(
   fields: object,
   receivedAt: Date,

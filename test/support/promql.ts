@@ -1,13 +1,10 @@
-/**
- * Reads metric names and label matchers out of PromQL: enough to compare dashboards, rules and
- * pages with the definitions.
- */
+/** Reads metric names and label matchers out of PromQL. */
 import type { Definition } from '../../internal/telemetry/definition.ts';
 import { definitions } from '../../internal/telemetry/metrics.ts';
 import { createProcessRegistry } from '../../internal/telemetry/registry.ts';
 
 export interface Selector {
-  /** Without the suffix of a histogram's parts. */
+  /** Without the suffixes of a histogram. */
   readonly metric: string;
   readonly matchers: readonly {
     readonly label: string;
@@ -19,7 +16,7 @@ export interface Selector {
 const SELECTOR = /\b((?:partner_ingest|nodejs|process)_[a-z0-9_]+)\b(?!:)(?:\{([^}]*)\})?/g;
 const MATCHER = /(\w+)(=~|!~|!=|=)"([^"]*)"/g;
 
-/** Every selector in `expression`; those of recording rules (with colons) are left out. */
+/** All selectors in `expression`, except those of recording rules. */
 export function selectorsIn(expression: string): Selector[] {
   return [...expression.matchAll(SELECTOR)].map(([, name = '', matchers = '']) => ({
     metric: name.replace(/_(bucket|count)$/, '').replace(/_sum$/, ''),
@@ -31,11 +28,11 @@ export function selectorsIn(expression: string): Selector[] {
   }));
 }
 
-/** Given by Prometheus, and by histograms. */
+/** Labels that Prometheus and histograms add. */
 const COMMON_LABELS = ['namespace', 'pod', 'component', 'le'];
 const LABELS_OF_NODE = ['type', 'kind', 'space', 'version', 'major', 'minor', 'patch'];
 
-/** The labels of each of our metrics, with their values where those are known. */
+/** The labels of our metrics with their values. */
 export const ours: ReadonlyMap<string, Definition['labels']> = new Map(
   Object.values(definitions).flatMap((table) =>
     Object.values(table).map((one: Definition) => [one.name, one.labels] as const),
@@ -43,7 +40,7 @@ export const ours: ReadonlyMap<string, Definition['labels']> = new Map(
 );
 const ofNode = (await createProcessRegistry('ingest').getMetricsAsJSON()).map(({ name }) => name);
 
-/** What an expression asks for that is not there: metrics, labels, and values of labels. */
+/** Metrics, labels and values in an expression that do not exist. */
 export function missingIn(expression: string): string[] {
   return selectorsIn(expression).flatMap(({ metric, matchers }) => {
     const labels = ours.get(metric);

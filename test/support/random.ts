@@ -1,16 +1,15 @@
-/** A small seeded generator (mulberry32), so that the plan of a run follows from its seed. */
+/** A seeded generator (mulberry32). */
 
 export interface Random {
-  /** From 0 up to but not including 1. */
+  /** At least 0, less than 1. */
   next(): number;
-  /** A whole number from 0 up to but not including `below`. */
+  /** A whole number, at least 0 and less than `below`. */
   below(below: number): number;
   between(from: number, to: number): number;
   chance(probability: number): boolean;
-  /** `items` must not be empty. */
   pick<T>(items: readonly T[]): T;
   shuffled<T>(items: readonly T[]): T[];
-  /** One of the keys, each as often as its weight says. */
+  /** One of the keys, as often as its weight says. */
   weighted<Key extends string>(weights: Readonly<Record<Key, number>>): Key;
 }
 

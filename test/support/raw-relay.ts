@@ -1,12 +1,12 @@
-/** A mail relay of a few lines, for what a well-behaved SMTP server never does. */
+/** A small mail relay for behaviour that no SMTP server has. */
 import { createServer, type Socket } from 'node:net';
 import { listen } from './listen.ts';
 
 type Command = 'GREETING' | 'EHLO' | 'AUTH' | 'MAIL' | 'RCPT' | 'DATA' | 'CONTENT' | 'QUIT';
 
 /**
- * What it says instead of the usual, whether it ends the connection with that, whether all lines
- * get an end, and whether it says it again and again.
+ * Another answer than the usual one: with an end of the connection, with unended lines, or
+ * repeated.
  */
 export interface Oddity {
   readonly at: Command;
@@ -23,7 +23,6 @@ export interface RawRelay {
   /** Every line of every client, without the content. */
   readonly heard: string[];
   readonly contents: string[];
-  /** Connections since the start. */
   connections: number;
   odd: Oddity | undefined;
   close(): Promise<void>;
@@ -40,7 +39,7 @@ const usual: Readonly<Record<Command, string>> = {
   QUIT: '221 bye',
 };
 
-/** `pipelining` says that a client may send commands together. */
+/** `pipelining` lets clients send commands together. */
 export async function startRawRelay({ pipelining = true } = {}): Promise<RawRelay> {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {

@@ -1,4 +1,4 @@
-/** Records as ingest writes them, for tests of the store. */
+/** Records of ingest for tests of the store. */
 import { newId } from '../../internal/platform/ids.ts';
 import { acceptedRecord } from '../../internal/submission/new-record.ts';
 import type { RetentionDays } from '../../internal/submission/states.ts';
@@ -12,7 +12,6 @@ export const retention: RetentionDays = {
   body: 30,
 };
 
-/** A fresh accepted record with `text` as its body. */
 export function newRecord(changes: Partial<SubmissionRecord> = {}, text = '{}'): SubmissionRecord {
   const bytes = Buffer.from(text);
   const { _id: requestId = newId('req', new Date()), receivedAt = new Date() } = changes;

@@ -1,6 +1,5 @@
 /**
- * Redis with failover for chaos: Sentinels over a primary and its replicas, and a Cluster, of real
- * servers that can be harmed, with TLS, a CA of their own, a user and a password.
+ * Redis with failover: Sentinels over a primary and replicas, and a Cluster, with TLS and a login.
  */
 import { copyFile, chmod, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -22,7 +21,7 @@ import { eventually } from './wait.ts';
 
 const READY_MS = 60_000;
 const ANSWER_MS = 500;
-/** After this a member counts as down; short, so that a failover takes seconds. */
+/** A failover begins after this time. */
 const DOWN_AFTER_MS = 1_500;
 const SLOTS = 16_384;
 const PRIMARY_NAME = 'mymaster';
@@ -34,23 +33,20 @@ export interface RedisMember {
   readonly port: number;
   readonly client: Redis;
   signal(signal: FaultSignal): Promise<void>;
-  /** Starts it again with its data, killing it first where it runs. */
+  /** Starts it again with its data, and kills it first if it runs. */
   restart(): Promise<void>;
 }
 
 export interface RedisSet {
-  /** As REDIS_URL takes it. */
   readonly url: string;
-  /** The member that takes writes to the queues; rejects while there is none. */
+  /** The primary of the queues; rejects while there is none. */
   primary(): Promise<RedisMember>;
-  /** The members that hold data; no Sentinels. */
+  /** The members with data, without Sentinels. */
   readonly members: readonly RedisMember[];
-  /** The file of the CA that signed the certificates. */
   readonly ca: string;
   stop(): Promise<void>;
 }
 
-/** A primary, two replicas and three Sentinels. */
 export async function startRedisSentinel(): Promise<RedisSet> {
   const servers = await openServers('redis-sentinel');
   try {
@@ -84,7 +80,7 @@ export async function startRedisSentinel(): Promise<RedisSet> {
       members,
       ca: servers.ca,
       primary: async () => {
-        // A member that was killed and is back may take itself for the primary for a while.
+        // A member that is back may believe for a while that it is the primary.
         const [, port] = (await sentinels[0]!.client.call(
           'sentinel',
           'get-master-addr-by-name',
@@ -103,7 +99,6 @@ export async function startRedisSentinel(): Promise<RedisSet> {
   }
 }
 
-/** Three primaries with a replica each. */
 export async function startRedisCluster(): Promise<RedisSet> {
   const servers = await openServers('redis-cluster');
   try {
@@ -195,7 +190,7 @@ function sentinelLines(primaryPort: number): string[] {
   ];
 }
 
-/** A member that was stopped does not answer. */
+/** A stopped member does not answer. */
 function answer<T>(promise: Promise<T>): Promise<T> {
   return withDeadline(promise, ANSWER_MS, 'an answer');
 }
@@ -210,7 +205,7 @@ function toObject(reply: unknown): Record<string, string> {
   );
 }
 
-/** Servers of one set, with a folder each, all stopped together. */
+/** Servers that are stopped together, each with a folder. */
 async function openServers(name: string) {
   const folder = await storeFolder(name);
   const program = await findProgram('redis-server');
@@ -230,7 +225,7 @@ async function openServers(name: string) {
     const file = join(data, 'redis.conf');
     await writeFile(file, [...commonLines(port, seen, sentinel), ...lines, ''].join('\n'));
     for (const pem of ['ca.pem', 'key.pem']) await copyFile(join(folder, pem), join(data, pem));
-    // The server runs as another user, and a Sentinel writes its file.
+    // The server runs as another user, and Sentinel writes its file.
     await Promise.all([chmod(file, 0o666), chmod(data, 0o777)]);
     const server = ['redis-server', join(seen, 'redis.conf'), ...(sentinel ? ['--sentinel'] : [])];
     const command =
@@ -291,7 +286,7 @@ function commonLines(port: number, folder: string, sentinel: boolean): string[] 
     `user ${LOGIN.username} on >${LOGIN.password} ~* &* +@all`,
     'user default off',
   ];
-  // What is in Redis may be lost at any time, so nothing waits for a disk.
+  // Data in Redis may be lost, so nothing waits for a disk.
   const data = [
     'appendonly no',
     'save ""',

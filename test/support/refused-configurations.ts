@@ -1,4 +1,4 @@
-/** What no process starts with, and the message. */
+/** Configurations that no process starts with, and the messages. */
 import type { ProcessName } from '../../internal/settings/settings.ts';
 
 export const ACCEPTED = {
@@ -13,9 +13,8 @@ export const ACCEPTED = {
 
 interface Refused {
   readonly process: ProcessName;
-  /** The setting at fault. */
   readonly name: string;
-  /** Each is refused, with the same message. */
+  /** Each value is refused with the same message. */
   readonly values: readonly string[];
   readonly message: string;
 }

@@ -1,7 +1,4 @@
-/**
- * The samples for partners of docs/samples.md, run as printed against the service, through a line
- * that loses an answer.
- */
+/** Runs the samples of docs/samples.md as printed, through a connection that loses an answer. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -26,7 +23,7 @@ function blockOf(language: string): string {
   return /^```\w+\n([^]*?)\n```$/m.exec(section)?.[1] ?? '';
 }
 
-/** The tests of one sample: `program` runs `file`, which holds the block below `language`. */
+/** `program` runs `file`, which holds the block below `language`. */
 export function testSample(language: string, file: string, program: string): void {
   const code = blockOf(language);
   let world: World;
@@ -43,7 +40,7 @@ export function testSample(language: string, file: string, program: string): voi
       ACCEPT_TIMEOUT_MS: String(ACCEPT_TIMEOUT_MS),
     });
     limited = await world.start('ingest', {
-      // One count: a busy Redis would hand over to the process's own in the middle.
+      // Without Redis there is one count; a slow Redis would switch between two.
       REDIS_URL: NO_REDIS,
       RATE_LIMIT_MAX: '1',
       RATE_LIMIT_WINDOW_SECONDS: String(WINDOW_SECONDS),
@@ -74,8 +71,8 @@ export function testSample(language: string, file: string, program: string): voi
   }
 
   /**
-   * Runs the sample through a line to `to`, which loses the first 202 if it `loses` one. One record
-   * then holds the application, and the sample has printed its id. Gives what each try met.
+   * Runs the sample; with `loses` the first 202 is lost. Expects one record and its printed id.
+   * Returns the status of each try.
    */
   async function throughTheLine(
     to: InProcess,
@@ -135,7 +132,7 @@ export function testSample(language: string, file: string, program: string): voi
         if (status === 500) database.pass();
       },
     });
-    // A busy machine may make it two.
+    // A busy machine may cause a second 500.
     expect([met[0], met.at(-1)]).toEqual([500, 202]);
   });
 

@@ -1,7 +1,4 @@
-/**
- * Schemathesis: asks a running service everything its OpenAPI document allows and forbids, and
- * checks the answers.
- */
+/** Installs and finds schemathesis. */
 import { join } from 'node:path';
 import { cached, installLog } from '../../deploy/local/stores/cache.ts';
 import { findProgram, run } from '../../deploy/local/stores/process.ts';
@@ -10,7 +7,7 @@ const VERSION = '4.32.5';
 const PART = `schemathesis-${VERSION}`;
 const INSTALL_TIMEOUT_MS = 5 * 60_000;
 
-/** The Python that has schemathesis, made in the cache when it is missing. Throws where it cannot. */
+/** The Python with schemathesis, installed into the cache if missing. Throws if it cannot. */
 export async function findSchemathesis(
   log: (line: string) => void = () => undefined,
 ): Promise<string> {

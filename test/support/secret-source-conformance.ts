@@ -1,4 +1,4 @@
-/** What every source of partner Secrets must do, whatever it reads them from. */
+/** Tests that every source of partner Secrets must pass. */
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import type { PartnerSecret } from '../../internal/partner/key-secret.ts';
@@ -12,12 +12,11 @@ export interface SourceBench {
   readonly namespace: string;
   apply(name: string, wish: SecretWish): Promise<void>;
   remove(name: string): Promise<void>;
-  /** Puts something beside the Secrets that is none of ours. */
+  /** Adds an object that is not a partner Secret. */
   addStranger(): Promise<void>;
-  /** Makes reading fail, and work again. */
+  /** Makes reads fail, and work again. */
   harm(): Promise<void>;
   heal(): Promise<void>;
-  /** Removes what `open` made. */
   close?(): Promise<void>;
 }
 

@@ -1,7 +1,7 @@
-/** A database whose user stands still before one of its calls. */
+/** A database whose client freezes before one of its calls. */
 import type { Db } from 'mongodb';
 
-/** These ask nothing of the server yet. */
+/** Calls that send nothing yet. */
 const BUILDS: readonly (string | symbol)[] = ['collection', 'find', 'sort', 'limit'];
 
 /** Runs `meanwhile` before the call `at`, counted from 1. */

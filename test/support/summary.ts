@@ -1,7 +1,4 @@
-/**
- * The closing lines of `make test`: the slowest files, what was left out and why, what passed and
- * what failed.
- */
+/** The summary of `make test`: slowest files, left-out files, results. */
 /* oxlint-disable node/no-process-env -- what `make` was told */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { relative } from 'node:path';
@@ -25,10 +22,10 @@ interface JestResults {
 }
 
 const SLOWEST = 10;
-/** Part of the name of a test that has a short form, which runs. */
+/** Marks a test with a long form, whose short form runs. */
 const LONG_FORM = 'LONG=1';
 
-/** `e2eFile` has the results of the tests in a cluster, where they ran. */
+/** `e2eFile` has results of the tests in a cluster. */
 function main(file: string, e2eFile: string): number {
   if (!existsSync(file)) {
     console.log(`${styleText('red', '0 passed, 1 failed')}: the tests did not come to an end`);
@@ -63,7 +60,7 @@ function main(file: string, e2eFile: string): number {
     ...skipped.map((name) => `${mark(name)}: ${name}`),
   ]);
   list(styleText('red', 'failed:'), broken);
-  // For programs: beside the results, of each run its own.
+  // For programs: a file beside the results.
   const leftOut = leftOutFiles(foundObstacles()).map(({ path }) => path);
   const summary = {
     passed,
@@ -81,7 +78,7 @@ function main(file: string, e2eFile: string): number {
 
 const read = (file: string): JestResults => JSON.parse(readFileSync(file, 'utf8')) as JestResults;
 
-/** The names of the tests that failed; a file that could not be run counts as one. */
+/** Names of failed tests, and of files that could not run. */
 function failures({ testResults }: JestResults): string[] {
   return testResults
     .filter(({ status }) => status === 'failed')
@@ -105,7 +102,7 @@ function slowest(runs: readonly JestResults[]): string[][] {
     .map(({ name, seconds }) => [`${seconds.toFixed(1).padStart(6)} s`, name]);
 }
 
-/** A line for each thing that is lacking, with the number of test files left out for it. */
+/** One line for each missing need, with the number of its test files. */
 function filesLeftOut(): string[] {
   const obstacles = foundObstacles();
   const files = leftOutFiles(obstacles);

@@ -1,39 +1,29 @@
-/**
- * A connection that can be harmed on purpose: stands between a client and a store, and delays,
- * holds or cuts it.
- */
+/** A TCP proxy that delays, holds or cuts connections to a store. */
 import { connect, createServer, type Socket } from 'node:net';
 import { listen } from './listen.ts';
 
 export interface TcpProxy {
-  /** `url` with our host and port instead of the store's. */
   readonly url: string;
-  /** Bytes in both directions; also what was held goes out now. */
+  /** Passes bytes in both directions, with those that were held. */
   pass(): void;
-  /**
-   * Each piece takes `least` to `most` milliseconds in each direction, in its order; 0 and 0 is as
-   * fast as can be.
-   */
+  /** Delays each piece by `least` to `most` milliseconds in each direction. */
   delay(least: number, most: number): void;
-  /** The store does not hear the client, until `pass()`: even if the client has gone by then. */
+  /** Holds the client's bytes until `pass()`, also of clients that have ended. */
   holdRequests(): void;
   /** New connections reach the store only after `pass()`. */
   park(): void;
-  /**
-   * Resets the connections that are open now, on the client's side only: what it sent still reaches
-   * the store.
-   */
+  /** Resets open connections on the client's side; bytes already sent still reach the store. */
   cut(): void;
-  /** Passes on no answer on the connections that are open now, ever; new ones work. */
+  /** Passes no more answers on open connections; new ones work. */
   deafen(): void;
-  /** New connections go to this store from now on; those that are open stay where they are. */
+  /** Sends new connections to this store. */
   redirect(url: string): void;
-  /** Bytes held back by `holdRequests()`. */
+  /** Bytes held by `holdRequests()`. */
   heldBytes(): number;
   close(): Promise<void>;
 }
 
-/** `random` gives the delays, from 0 to 1. */
+/** `random` returns 0 to 1, for the delays. */
 export async function startTcpProxy(
   url: string,
   random: () => number = Math.random,
@@ -49,7 +39,7 @@ export async function startTcpProxy(
   let [holding, parking] = [false, false];
   let [least, most] = [0, 0];
 
-  /** Runs actions in their order, each after its delay. */
+  /** Runs actions in order, each after its delay. */
   const inOrder = (): ((action: () => void) => void) => {
     let latest = 0;
     return (action) => {
@@ -76,8 +66,8 @@ export async function startTcpProxy(
     });
     client.on('error', () => undefined);
     store.on('error', () => client.resetAndDestroy());
-    // What came before the end arrives before the end, and what is held even later: so a client
-    // that gave up may still have inserted something.
+    // Bytes before the end arrive first, also held ones: a client that gave up may still have
+    // inserted.
     client.once('close', () => toStore(() => pair.held.length === 0 && store.end()));
     store.once('close', () => {
       pairs.delete(pair);

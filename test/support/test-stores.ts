@@ -1,4 +1,4 @@
-/** A database and a Redis number of its own for each test file, on the stores of the whole run. */
+/** A database and a Redis number for each test file. */
 /* oxlint-disable node/no-process-env -- set by global-setup.ts */
 import { randomBytes } from 'node:crypto';
 import { Redis } from 'ioredis';
@@ -11,15 +11,14 @@ export interface TestStores {
   readonly db: Db;
   readonly redis: Redis;
   /**
-   * Deletes all documents. Dropping and making a collection again can fail while other files make
-   * theirs (FerretDB).
+   * Deletes all documents. Dropping a collection can fail while other files create theirs
+   * (FerretDB).
    */
   empty(): Promise<void>;
-  /** Drops the database, empties the Redis number, closes the clients. */
   close(): Promise<void>;
 }
 
-/** Databases 1 to 255 of the test Redis are handed out in turn; 0 holds the counter. */
+/** Numbers 1 to 255 are used in turn; 0 holds the counter. */
 const REDIS_DATABASES = 255;
 
 export async function openTestStores(): Promise<TestStores> {

@@ -1,26 +1,19 @@
-/** Waiting in tests: poll with a deadline, and say what was last seen when it passes. */
+/** Waits with a time-out. */
 import { pause } from '../../internal/platform/deadline.ts';
 
-/**
- * The next look comes after this share of the time waited, within these bounds: looks cost the
- * other test files processor time.
- */
+/** The pause grows with the time waited, because polling costs other tests processor time. */
 const POLL = { share: 0.1, leastMs: 20, mostMs: 250 };
 
 /**
- * The bound of every wait in tests: about ten times what the longest of them takes on a quiet
- * machine. It only catches what hangs. No test asserts a duration: it asserts the order of events
- * or a count, and prints the figure.
+ * The time-out of every wait: ten times the longest on a quiet machine. Tests assert order and
+ * counts, not durations.
  */
 export const HANG_MS = 60_000;
 
-/**
- * The same for what waits for timers of the service: a claim that runs out (45 s), a record nobody
- * came to (30 s).
- */
+/** For waits on timers of the service: a claim (45 s), an unclaimed record (30 s). */
 export const HEAL_HANG_MS = 6 * HANG_MS;
 
-/** Jest's bound of a test: longer than its waits, because a wait says what it waited for. */
+/** Jest's time-out is longer than those of waits, which say what they waited for. */
 export const TEST_HANG_MS = 2 * HEAL_HANG_MS;
 
 /**

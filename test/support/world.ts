@@ -1,7 +1,4 @@
-/**
- * A running service for tests: the real wiring of each process, on stores of its own, with a mail
- * catcher.
- */
+/** A running service for tests: the real wiring on its own stores, with a mail catcher. */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -33,12 +30,11 @@ import { HANG_MS, HEAL_HANG_MS, eventually } from './wait.ts';
 
 type Environment = Readonly<Record<string, string>>;
 
-/** Nobody listens there: a process with this `REDIS_URL` works without Redis from its start. */
+/** Nothing listens there, so a process starts without Redis. */
 export const NO_REDIS = 'redis://127.0.0.1:1';
 
-/** A service running inside the test's own process. */
 export interface InProcess {
-  /** Of partners at ingest, of people at the console; else empty. */
+  /** The URL of ingest or console; else empty. */
   readonly url: string;
   readonly adminUrl: string;
   close(): Promise<void>;
@@ -47,18 +43,17 @@ export interface InProcess {
 export interface World {
   readonly stores: TestStores;
   readonly mail: MailCatcher;
-  /** Key of the active partner `demo`, and of the inactive partner `dormant`. */
+  /** Keys of the active partner `demo` and the inactive partner `dormant`. */
   readonly key: string;
   readonly inactiveKey: string;
   readonly keyFolder: string;
   readonly environment: Environment;
-  /** Starts a process's real wiring inside this one and waits until it is ready. */
+  /** Starts a process's wiring inside this one and waits until it is ready. */
   start(name: ServiceName, overrides?: Environment): Promise<InProcess>;
-  /** Starts a real child process and waits until it is ready. */
+  /** Starts a child process and waits until it is ready. */
   spawn(name: ServiceName, overrides?: Environment): Promise<ServiceProcess>;
   writePartner(partner: DemoPartner): Promise<string>;
   record(requestId: string): Promise<SubmissionRecord | null>;
-  /** The record once it is in `state`; rejects after `timeoutMs`. */
   recordIn(
     state: SubmissionRecord['state'],
     requestId: string,
@@ -67,7 +62,7 @@ export interface World {
   records(filter?: object): Promise<SubmissionRecord[]>;
   accounts(filter?: object): Promise<Account[]>;
   rateLimited(): Promise<RateLimitedRecord[]>;
-  /** Value of a metric in a process, summed over the series whose labels match. */
+  /** Sums a metric over the series with these labels. */
   metric(
     process: { readonly adminUrl: string },
     name: string,
@@ -76,10 +71,7 @@ export interface World {
   close(): Promise<void>;
 }
 
-/**
- * Opens stores, mail catcher and key folder with the two partners, and runs a controller unless
- * told not to.
- */
+/** Opens stores, mail catcher and two partners, and a controller by default. */
 export async function openWorld(
   options: { readonly controller?: boolean; readonly environment?: Environment } = {},
 ): Promise<World> {
@@ -103,17 +95,16 @@ export async function openWorld(
     MONGODB_URI: stores.mongodbUri,
     MONGODB_DATABASE: stores.database,
     REDIS_URL: stores.redisUrl,
-    // Stores that were given may be on another machine.
+    // Given stores may be on another machine.
     ALLOW_INSECURE_STORES: 'true',
     HTTP_HOST: '127.0.0.1',
     HTTP_PORT: '0',
     CONSOLE_PORT: '0',
     ADMIN_HOST: '127.0.0.1',
     ADMIN_PORT: '0',
-    // The limiter has tests of its own; elsewhere one address may send as much as it likes.
+    // Only tests of the limiter set a limit.
     RATE_LIMIT_MAX: '1000000',
-    // So do the tests of time-outs; elsewhere a machine that is busy must not turn a 202 into a
-    // 500.
+    // Only tests of time-outs set a short one; a busy machine must not cause a 500.
     ACCEPT_TIMEOUT_MS: '10000',
     SMTP_URL: mail.smtpUrl,
     MAIL_FROM: 'accounts@partner-ingest.example',
@@ -185,7 +176,6 @@ export async function openWorld(
 
 let applicants = 0;
 
-/** A valid application nobody has sent before. */
 export function newApplication(): { email: string; business_name: string; ein: string } {
   applicants += 1;
   const unique = `${process.pid % 1_000}${String(applicants).padStart(5, '0')}`;
@@ -196,7 +186,6 @@ export function newApplication(): { email: string; business_name: string; ein: s
   };
 }
 
-/** The `request_id` of a 202 or 400. */
 export function requestIdOf(answer: { readonly json: unknown }): string {
   return (answer.json as { data: { request_id: string } }).data.request_id;
 }

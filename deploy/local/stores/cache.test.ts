@@ -1,7 +1,4 @@
-/**
- * A part of the cache is made once, by one process, also while others ask for it; a dead maker is
- * no obstacle.
- */
+/** One process makes a part of the cache while others wait; a dead process does not block them. */
 import { execFile } from 'node:child_process';
 import { mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -11,7 +8,6 @@ import { promisify } from 'node:util';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 
 const CACHE = fileURLToPath(new URL('cache.ts', import.meta.url));
-/** Catches a hang. */
 const TIMEOUT_MS = 60_000;
 /** A process that asks for the part, and says whether it was the one that made it. */
 const ASK = `

@@ -1,16 +1,10 @@
-/**
- * What members of a replica set answer by themselves: who they are, and why they do not do
- * something.
- */
+/** Answers that members of a replica set give without the store. */
 import { ObjectId, type Document } from 'mongodb';
 
 export const SET_NAME = 'rs0';
 const MAX_WIRE_VERSION = 21;
 
-/**
- * The answer of one that is not the primary, to reads and writes alike; a write with a number may
- * be tried again.
- */
+/** The answer of a member that is not the primary; a numbered write may be repeated. */
 export function notPrimary(command: Document): Document {
   const error = { ok: 0, code: 10_107, codeName: 'NotWritablePrimary', errmsg: 'not primary' };
   return 'txnNumber' in command ? { ...error, errorLabels: ['RetryableWriteError'] } : error;
@@ -23,7 +17,7 @@ export const INTERRUPTED = {
   errmsg: 'operation was interrupted',
 };
 
-/** The error beside the result of a write that no majority acknowledged in time. */
+/** The error of a write that no majority acknowledged in time. */
 export const TIMED_OUT = {
   code: 64,
   codeName: 'WriteConcernTimeout',

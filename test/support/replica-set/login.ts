@@ -1,12 +1,9 @@
-/**
- * SCRAM-SHA-256 (RFC 5802, RFC 7677) from the server's side: connections are let in by a user and a
- * password.
- */
+/** The server's side of SCRAM-SHA-256 (RFC 5802, RFC 7677). */
 import { createHash, createHmac, pbkdf2Sync, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Binary, Document } from 'mongodb';
 
 const ITERATIONS = 15_000;
-/** Commands of a connection that has not logged in. */
+/** Commands that need no login. */
 const OPEN = ['ping', 'endSessions', 'buildInfo'];
 
 const hmac = (key: Buffer, text: string): Buffer => createHmac('sha256', key).update(text).digest();
@@ -39,8 +36,8 @@ export class Login {
   }
 
   /**
-   * The answer to a command that is about the login, or that needs one; undefined where the command
-   * may pass.
+   * The answer to a command of the login, or to one that needs it; undefined if the command may
+   * pass.
    */
   answer(name: string, command: Document, connection: object): Document | undefined {
     const payload = (command['payload'] as Binary | undefined)?.toString('utf8') ?? '';

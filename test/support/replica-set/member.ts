@@ -1,7 +1,4 @@
-/**
- * One member of the played set behind one door: takes a driver's connections and hands each message
- * on.
- */
+/** One member of the played set: passes each message of a driver on. */
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
 import { messageCutter, requestOf, responseTo, type Request } from './wire.ts';
@@ -12,10 +9,10 @@ export interface Certificate {
   readonly cert: Buffer;
 }
 
-/** A connection of a driver, and its own connection to the store behind. */
+/** A driver's connection, and its own connection to the store. */
 export interface Line {
   reply(bytes: Buffer): void;
-  /** Sends a request on to the store; resolves with its answer, rejects when there will be none. */
+  /** Passes a request on; resolves with its answer, rejects if none will come. */
   forward(request: Pick<Request, 'id' | 'bytes'>): Promise<Buffer>;
   readonly closed: boolean;
 }
@@ -43,15 +40,11 @@ export class Member {
         : createTlsServer({ ...certificate, noDelay: true }, (socket) => this.#accept(socket));
   }
 
-  /** Gives the port. */
   listen(): Promise<number> {
     return listen(this.#server);
   }
 
-  /**
-   * Nothing comes through in either direction; what is on its way arrives after `join()`, even of
-   * who has gone by then.
-   */
+  /** Stops both directions; bytes on their way arrive after `join()`, also of ended connections. */
   part(): void {
     this.#parted = true;
   }
@@ -78,7 +71,6 @@ export class Member {
       { resolve: (reply: Buffer) => void; reject: (error: Error) => void }
     >();
     const held: (() => void)[] = [];
-    /** Not while the door is cut off. */
     const pass = (action: () => void): void => void (this.#parted ? held.push(action) : action());
     const line = {
       socket,
@@ -89,7 +81,7 @@ export class Member {
       reply: (bytes: Buffer) => pass(() => void (socket.destroyed || socket.write(bytes))),
       forward: ({ id, bytes }: Pick<Request, 'id' | 'bytes'>) =>
         new Promise<Buffer>((resolve, reject) => {
-          // The client went before its request had its turn.
+          // The client ended before its request had its turn.
           if (store.writableEnded || store.destroyed) {
             reject(new Error('the connection has ended'));
             return;
@@ -118,7 +110,7 @@ export class Member {
     });
     socket.on('error', () => undefined);
     store.on('error', () => socket.destroy());
-    // What was sent before the end arrives before it.
+    // Bytes before the end arrive before the end.
     socket.once('close', () => pass(() => store.end()));
     store.once('close', () => {
       for (const { reject } of answers.values())

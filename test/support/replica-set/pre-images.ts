@@ -1,14 +1,11 @@
-/**
- * What documents were before writes that are not acknowledged yet: what a rollback brings back, and
- * a majority read sees.
- */
+/** Documents as before unacknowledged writes, for rollbacks and majority reads. */
 import { BSON, type Document, type MongoClient } from 'mongodb';
 
 interface PreImage {
   readonly database: string;
   readonly collection: string;
   readonly id: unknown;
-  /** Null where the document was not there. */
+  /** Null if the document did not exist. */
   readonly before: Document | null;
 }
 
@@ -17,15 +14,15 @@ const WRITES = ['insert', 'update', 'delete', 'findAndModify'] as const;
 export class PreImages {
   readonly #client: MongoClient;
   readonly #images = new Map<string, PreImage>();
-  /** One write at a time, so that what is read before it is what it changes. */
+  /** One write at a time, so that each reads what it changes. */
   #last: Promise<unknown> = Promise.resolve();
 
-  /** `client` goes to the store itself. */
+  /** `client` has a direct connection to the store. */
   constructor(client: MongoClient) {
     this.#client = client;
   }
 
-  /** Runs `write` once it is known what the documents are that `command` may change. */
+  /** Runs `write` after reading the documents that `command` may change. */
   async around<T>(command: Document, write: () => Promise<T>): Promise<T> {
     const turn = this.#last.then(async () => {
       await this.#remember(command);
@@ -35,10 +32,10 @@ export class PreImages {
     return turn;
   }
 
-  /** Everything as it was; then nothing is remembered any more. */
+  /** Restores all documents and forgets them. */
   async restore(): Promise<void> {
     await this.#last;
-    // What was not there goes first: it may hold a unique key of what was.
+    // New documents go first, because they may hold a unique key of an old one.
     const images = [...this.#images.values()].toSorted(
       (one, other) => Number(one.before !== null) - Number(other.before !== null),
     );
@@ -55,10 +52,7 @@ export class PreImages {
     this.#images.clear();
   }
 
-  /**
-   * Of the documents that a read found, those that have not changed meanwhile: near enough to what
-   * a majority holds.
-   */
+  /** Of the documents that a read found, those that have not changed. */
   async unchanged(
     database: string,
     collection: string,

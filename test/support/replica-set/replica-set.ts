@@ -1,10 +1,7 @@
 /**
- * A replica set of three members, played in front of one real store: a driver finds a set with a
- * primary that changes, that cannot reach its majority, or that loses what no majority had.
- *
- * Each member takes connections of its own and answers `hello`; what is not about the set goes to
- * the store. Each process may get a door, which is the same set on ports of its own, so that one
- * process can be cut off from all of it.
+ * A replica set of three members in front of one real store. Its primary may change, lack a
+ * majority, or lose writes without a majority. Each process may have a door of its own: the same
+ * set on other ports, which can be cut off alone.
  */
 import { Long, MongoClient, ObjectId, type Document } from 'mongodb';
 import { helloOf, INTERRUPTED, notPrimary, SET_NAME, TIMED_OUT } from './answers.ts';
@@ -14,26 +11,22 @@ import { PreImages } from './pre-images.ts';
 import { bodyOf, legacyReply, message, type Request } from './wire.ts';
 
 const MEMBERS = 3;
-/** Retried writes are answered as their first try was; this many are remembered. */
+/** The number of remembered answers to retried writes. */
 const REMEMBERED_WRITES = 1_000;
 
 const HELLO = ['hello', 'ismaster', 'isMaster'];
-/** Every member answers these. */
+/** Commands that every member answers. */
 const ANYWHERE = ['ping', 'endSessions', 'buildInfo', 'saslStart', 'saslContinue', 'killCursors'];
 
-/** The set as one process sees it. */
 export interface Door {
   readonly url: string;
   readonly ports: readonly number[];
-  /** Nothing comes through in either direction, and new connections are silent. */
+  /** Stops both directions; new connections are silent. */
   part(): void;
   join(): void;
 }
 
-/**
- * `directUrl` is a way to the store that no fault is on, if `storeUrl` is not. With a `login`
- * nobody else is let in.
- */
+/** `directUrl` is a way to the store without faults. With a `login` clients must log in. */
 export async function startReplicaSet(
   storeUrl: string,
   options: { readonly directUrl?: string; readonly login?: Credentials } = {},
@@ -43,14 +36,13 @@ export async function startReplicaSet(
   return new ReplicaSet(storeUrl, client, login === undefined ? undefined : new Login(login));
 }
 
-/** Which of the members a connection came to, and the ports of its door. */
+/** The member and the door of a connection. */
 interface Seat {
   readonly index: number;
   readonly ports: readonly number[];
 }
 
 export class ReplicaSet {
-  /** By name. */
   readonly commands = new Map<string, number>();
   readonly #store: { readonly host: string; readonly port: number };
   readonly #client: MongoClient;
@@ -77,7 +69,7 @@ export class ReplicaSet {
     this.#images = new PreImages(client);
   }
 
-  /** Connections so far that carried commands, not only the driver's watch over the set. */
+  /** Connections that carried commands besides the driver's monitoring. */
   opened(): number {
     return this.#used.size;
   }
@@ -104,27 +96,27 @@ export class ReplicaSet {
     };
   }
 
-  /** The primary steps down with its connections open; another is elected after `meanwhile`. */
+  /** The primary steps down and keeps its connections; another is elected after `meanwhile`. */
   async stepDown(meanwhile: () => Promise<unknown>): Promise<void> {
     this.#stepDown();
     await meanwhile();
     this.#elect();
   }
 
-  /** No write that wants a majority is acknowledged any more, though it applies. */
+  /** Writes apply, and none that wants a majority is acknowledged. */
   stallMajority(): void {
     this.#images.forget();
     this.#stall ??= Promise.withResolvers();
   }
 
-  /** The majority is back: everything is acknowledged. */
+  /** Acknowledges all writes again. */
   resumeMajority(): void {
     this.#stall?.resolve('acknowledged');
     this.#stall = undefined;
     this.#images.forget();
   }
 
-  /** Another primary is elected that has nothing of what was written since `stallMajority()`. */
+  /** Another primary is elected without the writes since `stallMajority()`. */
   async rollBack(): Promise<void> {
     this.#stepDown();
     await this.#images.restore();
@@ -132,12 +124,12 @@ export class ReplicaSet {
     this.#elect();
   }
 
-  /** From now on replies to this command are held for so long. */
+  /** Holds replies to this command for this time. */
   holdReplies(command: string, milliseconds: number): void {
     this.#holds.set(command, milliseconds);
   }
 
-  /** This command on this collection is answered with this error, until it is called without. */
+  /** Answers this command with this error, until called without one. */
   refuse(
     command: string,
     error?: { readonly code: number; readonly codeName: string },
@@ -150,7 +142,6 @@ export class ReplicaSet {
   async close(): Promise<void> {
     this.#stall?.resolve('interrupted');
     await Promise.all(this.#members.map((member) => member.close()));
-    // Who waits for news of the set finds its connection closed.
     this.#tell();
     await this.#client.close();
   }
@@ -224,7 +215,7 @@ export class ReplicaSet {
     let known = topologyVersion === undefined ? undefined : Number(topologyVersion.counter);
     do {
       if (known === this.#version) await this.#change(Number(maxAwaitTimeMS));
-      // A store that hangs or is gone is no member that answers.
+      // A hung or dead store makes its member silent.
       await line.forward({
         id: request.id,
         bytes: message({ ping: 1, $db: 'admin' }, { id: request.id }),
@@ -245,15 +236,12 @@ export class ReplicaSet {
     clearTimeout(timer);
   }
 
-  /**
-   * The store's answer; for a write that wants a majority, once there is one, or an error that says
-   * there is none.
-   */
+  /** The store's answer; a majority write gets it once there is a majority, or an error. */
   async #run(name: string, request: Request, line: Line): Promise<Buffer> {
     const { command, id } = request;
     const { txnNumber, ...rest } = command;
     if (txnNumber === undefined) return this.#write(name, request, line);
-    // The store knows no retried writes, so they are known here.
+    // The store does not know retried writes.
     const key = `${command['lsid']?.id?.toString('hex')} ${txnNumber}`;
     let first = this.#written.get(key);
     if (first === undefined) {

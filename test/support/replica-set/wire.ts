@@ -1,21 +1,16 @@
-/**
- * MongoDB's wire protocol, as far as a driver speaks it with a replica set: OP_MSG, and the
- * OP_QUERY of a first hello.
- */
+/** MongoDB's wire protocol as far as a driver needs it: OP_MSG, and OP_QUERY for a first hello. */
 import { BSON, type Document } from 'mongodb';
 
 const OP_REPLY = 1;
 const OP_QUERY = 2004;
 const OP_MSG = 2013;
 const HEADER_BYTES = 16;
-/** Flags of OP_MSG. */
 const MORE_TO_COME = 1 << 1;
 const EXHAUST_ALLOWED = 1 << 16;
-/** Bytes of OP_REPLY between its header and its document. */
 const REPLY_FIELDS_BYTES = 20;
 const QUERY_NUMBERS_BYTES = 8;
 
-/** Every number keeps its type, so that a command can be encoded again as it came. */
+/** Numbers keep their types, so that a command can be encoded again. */
 const EXACT = {
   promoteValues: false,
   promoteLongs: false,
@@ -23,20 +18,18 @@ const EXACT = {
   bsonRegExp: true,
 } as const;
 
-/** One request of a client. */
 export interface Request {
   readonly id: number;
   readonly bytes: Buffer;
   readonly command: Document;
-  /** A hello of the old form wants an answer of the old form. */
+  /** A hello of the old form needs an answer of the old form. */
   readonly legacy: boolean;
-  /** The client goes on listening after the first answer. */
+  /** The client waits for more than one answer. */
   readonly exhaust: boolean;
-  /** The client wants no answer. */
   readonly oneWay: boolean;
 }
 
-/** Cuts a stream of bytes into whole messages; each call gives what is complete by then. */
+/** Splits a stream into messages; each call returns the complete ones. */
 export function messageCutter(): (bytes: Buffer) => Buffer[] {
   let rest: Buffer = Buffer.alloc(0);
   return (bytes) => {
@@ -110,7 +103,7 @@ export function responseTo(reply: Buffer): number {
   return reply.readInt32LE(8);
 }
 
-/** `document` as an OP_MSG: a request of `id`, or an answer to `to`. */
+/** An OP_MSG: a request with `id`, or an answer to `to`. */
 export function message(
   document: Document,
   head: { readonly id?: number; readonly to?: number; readonly moreToCome?: boolean },
@@ -122,7 +115,6 @@ export function message(
   return Buffer.concat([head16, flags, body]);
 }
 
-/** The answer to an OP_QUERY. */
 export function legacyReply(document: Document, to: number): Buffer {
   const body = BSON.serialize(document);
   const fields = Buffer.alloc(REPLY_FIELDS_BYTES);
