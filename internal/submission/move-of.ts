@@ -85,7 +85,7 @@ export interface MoveOptions {
   readonly account?: boolean;
   readonly attempt?: number;
   readonly reason?: string | undefined;
-  /** The move also claims the record for its next step, until then. */
+  /** A move to an open state also claims the record for its next step, until then. */
   readonly claimedUntil?: Date | undefined;
   /** In days. */
   readonly retention: Readonly<Partial<Record<KeptState | 'body', number>>>;
@@ -116,7 +116,7 @@ export function moveOf(event: Event, seen: Seen, options: MoveOptions): Step | u
   if (!(eventsOf.operator as readonly Event[]).includes(event)) {
     const update = entryOf(to, options);
     const { claimedUntil } = options;
-    if (claimedUntil === undefined) return { to, filter, update };
+    if (claimedUntil === undefined || !isOpen(to)) return { to, filter, update };
     const { claimedUntil: _claimed, ...$unset } = update.$unset;
     const $set = { ...update.$set, claimedUntil, dueAt: claimedUntil, version };
     return { to, filter, update: { ...update, $set, $unset } };
