@@ -14,20 +14,27 @@ export class AccountCorrections {
     this.#clock = options.clock;
   }
 
-  /** False if the account has changed or its link was used. */
+  /** False if the account has changed, an e-mail was begun meanwhile or its link was used. */
   async mailAgain(account: Account): Promise<boolean> {
     const result = await this.#collection.updateOne(
-      { ...asSeen(account), ...LINK_NOT_USED },
+      { ...asSeen(account), ...asBegun(account), ...LINK_NOT_USED },
       { $inc: { mailVersion: 1 }, $unset: { notifiedAt: true } },
     );
     return result.matchedCount === 1;
   }
 
-  /** Voids links sent to the old address, which may be another person's. */
-  async correctEmail(account: Account, email: string): Promise<'done' | 'changed' | 'taken'> {
+  /**
+   * Voids links sent to the old address, which may be another person's. Whoever has `claimed` the
+   * request may do it during an e-mail.
+   */
+  async correctEmail(
+    account: Account,
+    email: string,
+    claimed = false,
+  ): Promise<'done' | 'changed' | 'taken'> {
     try {
       const result = await this.#collection.updateOne(
-        { ...asSeen(account), ...LINK_NOT_USED },
+        { ...asSeen(account), ...(claimed ? {} : asBegun(account)), ...LINK_NOT_USED },
         {
           $set: { email, emailNormalized: normalizeEmail(email) },
           $inc: { mailVersion: 1, linkVersion: 1 },
@@ -46,7 +53,7 @@ export class AccountCorrections {
     const mark = releasedMark(account._id);
     const used = account.activation?.usedAt !== undefined;
     const result = await this.#collection.updateOne(
-      { ...asSeen(account), ...(used ? {} : LINK_NOT_USED) },
+      { ...asSeen(account), ...asBegun(account), ...(used ? {} : LINK_NOT_USED) },
       {
         $set: {
           email: mark,
@@ -78,7 +85,7 @@ export class AccountCorrections {
   async reopen(account: Account): Promise<boolean> {
     const used = account.activation?.usedAt !== undefined;
     const result = await this.#collection.updateOne(
-      { ...asSeen(account), ...(used ? {} : LINK_NOT_USED) },
+      { ...asSeen(account), ...asBegun(account), ...(used ? {} : LINK_NOT_USED) },
       used
         ? { $unset: { closedAt: true } }
         : { $inc: { mailVersion: 1 }, $unset: { notifiedAt: true, closedAt: true } },
@@ -89,6 +96,11 @@ export class AccountCorrections {
   async erase(accountId: string): Promise<void> {
     await this.#collection.deleteOne({ _id: accountId });
   }
+}
+
+/** No e-mail was begun since the account was read. */
+function asBegun({ mail }: Account) {
+  return { 'mail.begun': mail?.begun ?? { $exists: false } };
 }
 
 function asSeen(account: Account) {

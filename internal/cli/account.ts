@@ -11,6 +11,7 @@ import { REOPEN_TRIES } from './limits.ts';
 import { address, requestId } from './options.ts';
 import { commandOf } from './order.ts';
 import {
+  isUnchanged,
   requestTarget,
   requestWords,
   stored,
@@ -93,7 +94,10 @@ export const release = commandOf<RequestTarget>({
   final: true,
   select: (call) => requestTarget(call.positionals[0] ?? '', call),
   plan: ({ record, account }) => planRelease(record, account),
-  act: async ([target], { desk }) => ((await desk.corrections.release(target!.account!)) ? 1 : 0),
+  act: async ([target], { desk }) => {
+    const unchanged = await isUnchanged(target!, desk);
+    return unchanged && (await desk.corrections.release(target!.account!)) ? 1 : 0;
+  },
   words: (target) => {
     const id = target.account?._id;
     return requestWords(target, {
@@ -121,10 +125,12 @@ async function correct(target: Correction, desk: Desk): Promise<number | Command
   const normalized = normalizeEmail(email);
   const record = { ...target.record, applicant: { ...target.record.applicant, email: normalized } };
   // A worker about to send to the old address must lose its claim first.
-  const seen = left !== 'record' && isOpen(record.state) ? await desk.moves.claim(record) : record;
+  const takes = left !== 'record' && isOpen(record.state);
+  const seen = takes ? await desk.moves.claim(record) : record;
   if (seen === undefined || account === undefined) return 0;
-  if (left === 'everything' && (await desk.corrections.correctEmail(account, email)) !== 'done')
-    return 0;
+  if (!takes && !(await isUnchanged(target, desk))) return 0;
+  const corrects = left === 'everything';
+  if (corrects && (await desk.corrections.correctEmail(account, email, takes)) !== 'done') return 0;
   await desk.moves.correctEmail(record._id, normalized);
   if (left === 'record' || (await mailAgain(seen, account, desk))) return 1;
   return new CommandError(

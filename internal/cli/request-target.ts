@@ -4,7 +4,7 @@ import { defined } from '../platform/defined.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { FoundSubmission } from '../view/look-up.ts';
 import { claimInWords } from '../view/plans.ts';
-import { submissionById, type Call } from './command.ts';
+import { submissionById, type Call, type Desk } from './command.ts';
 import type { OrderPlan, Words } from './order.ts';
 
 export interface RequestTarget {
@@ -21,6 +21,20 @@ export async function requestTarget(id: string, { desk, clock }: Call): Promise<
     record.partnerId !== undefined && desk.holds.isSet(record.partnerId),
   ]);
   return { record, account, onHold };
+}
+
+/**
+ * Before the account is changed: it may have been read after the e-mail of another order, and the
+ * record before that order. Then nothing would send what the account wants.
+ */
+export async function isUnchanged(
+  { record: { _id, state, version, pastRetention } }: RequestTarget,
+  { submissions }: Pick<Desk, 'submissions'>,
+): Promise<boolean> {
+  const now = await submissions.byId(_id);
+  return now === undefined
+    ? pastRetention === true
+    : now.state === state && now.version === version;
 }
 
 /** Ending a worker's claim during a hand-over would send two e-mails. */

@@ -17,6 +17,7 @@ import { manyCommandOf } from './order-many.ts';
 import { commandOf, type Order } from './order.ts';
 import {
   each,
+  isUnchanged,
   requestTarget,
   requestWords,
   stored,
@@ -67,9 +68,8 @@ const resendOrder: Order<RequestTarget> = {
   select,
   plan: ({ record, account }) => planResend(record, account),
   act: async ([target], { desk }) => {
-    const { record, account } = target!;
-    // The account comes first, so that a repeat works after an interruption.
-    if (!(await desk.corrections.mailAgain(account!))) return 0;
+    const { record } = target!;
+    if (!(await wish(target!, desk, 'mailAgain'))) return 0;
     const event = record.state === 'completed' ? 'resend' : 'retry';
     return move([target!], event, `operator resend by ${desk.trail.by}`, desk);
   },
@@ -122,8 +122,7 @@ const reopenOrder: Order<RequestTarget> = {
   plan: ({ record, account }) => planReopen(record, account),
   act: async ([target], { desk }) => {
     const { account } = target!;
-    // The account comes first, so that a repeat works after an interruption.
-    if (account !== undefined && !(await desk.corrections.reopen(account))) return 0;
+    if (account !== undefined && !(await wish(target!, desk, 'reopen'))) return 0;
     return move([target!], 'reopen', `operator reopened it, by ${desk.trail.by}`, desk);
   },
   words: (target) =>
@@ -158,13 +157,23 @@ function moved(target: RequestTarget, to: string | undefined, would?: string) {
   return requestWords(target, { ...defined({ would }), done, json: { from, to, ...next.json } });
 }
 
-/**
- * Before a retry: an account whose e-mail came back wants another one. False if the account has
- * changed. The account comes first, so that a repeat works after an interruption.
- */
-async function wantsMail({ record, account }: RequestTarget, desk: Desk): Promise<boolean> {
+/** Before a retry: an account whose e-mail came back wants another one. False if it has changed. */
+async function wantsMail(target: RequestTarget, desk: Desk): Promise<boolean> {
+  const { record, account } = target;
   if (account?.notifiedAt === undefined || linkUsed(account) || !isBounced(record)) return true;
-  return desk.corrections.mailAgain(account);
+  return wish(target, desk, 'mailAgain');
+}
+
+/**
+ * The account wants an e-mail; false if it or its request has changed. It is written before the
+ * record, so that a repeat works after an interruption.
+ */
+async function wish(
+  target: RequestTarget,
+  desk: Desk,
+  how: 'mailAgain' | 'reopen',
+): Promise<boolean> {
+  return (await isUnchanged(target, desk)) && desk.corrections[how](target.account!);
 }
 
 /** A record that is past its retention is made again. Returns how many were unchanged. */

@@ -99,9 +99,7 @@ export async function play(planned: Plan, parts: Partial<Parts> = {}): Promise<T
     for (const { requestId } of world.ended)
       for (const event of world.random.shuffled(orderEvents)) {
         if (event === 'reopen' || event === 'erase') continue;
-        // One operator gives all orders in turn.
         operator.order(requestId, event);
-        await restUntil(QUIET_WITHIN_MS, operator);
       }
     await restUntil(QUIET_WITHIN_MS, operator);
     const windows = judge(world);

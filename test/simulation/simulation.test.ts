@@ -275,6 +275,22 @@ const made: Readonly<Record<string, Made>> = {
     told: { mails: 3, states: { completed: 3 } },
     broken: [[{ localClocks: true }, /mailed (twice|\d times)/]],
   },
+  /** The second order may have read the request before the first changed it. */
+  'every e-mail is sent that two orders at the same moment ask for': {
+    histories: 300,
+    planOf: (seed) => {
+      const closes = seed % 2 === 0;
+      const order = closes ? 'reopen' : 'retry';
+      return planOf(seed, {
+        faults: closes ? [fault('relay_away', 0, 5_000)] : [],
+        orders: [
+          { atMs: closes ? 50 : 5_000, submission: 0, event: closes ? 'close' : 'bounce' },
+          { atMs: 10_000, submission: 0, event: order },
+          { atMs: 10_000 + ((seed * 7) % 200), submission: 0, event: order },
+        ],
+      });
+    },
+  },
   'an address that is corrected while its e-mail is handed over is mailed again': {
     histories: 1,
     planOf: () =>
