@@ -1,8 +1,6 @@
 /** A missing role parks the record without a counted attempt. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { startService } from '../../deploy/local/processes.ts';
 import { ACCOUNTS } from '../../internal/account/account.ts';
-import { PARTNERS_DISABLED } from '../../internal/partner/flags.ts';
 import { BACK_OFFS } from '../../internal/processor/limits.ts';
 import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica-set.ts';
 import { submit } from '../support/processing.ts';
@@ -23,28 +21,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await world.close();
   await set.close();
-});
-
-test('ingest without the right to read partners_disabled is not ready and says so', async () => {
-  set.refuse('find', { code: 13, codeName: 'Unauthorized' }, PARTNERS_DISABLED);
-  const service = await startService('ingest', {
-    ...world.environment,
-    MONGODB_URI: (await set.door()).url,
-    LOG_LEVEL: 'info',
-  });
-  try {
-    const readiness = async () => (await fetch(`${service.adminUrl}/readyz`)).text();
-    await eventually('the reason', async () =>
-      (await readiness()).includes('partner keys cannot be read: MongoDB at 127.0.0.1'),
-    );
-    expect(await readiness()).toContain(
-      'we lack a right (13); check user and rights in MONGODB_URI',
-    );
-    set.refuse('find');
-    await service.ready();
-  } finally {
-    await service.stop();
-  }
 });
 
 test('without the right to write accounts no attempt is counted, and an error is logged', async () => {

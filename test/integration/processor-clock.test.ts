@@ -1,12 +1,9 @@
-/** Local clocks that leap: processes go by the database's time. */
+/** Local clocks that are wrong: processes go by the database's time. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
-import { LEAPS, leapingClock } from '../support/leaping-clock.ts';
+import { leapingClock } from '../support/leaping-clock.ts';
 import { submit } from '../support/processing.ts';
-import { HEAL_HANG_MS, eventually } from '../support/wait.ts';
 import { newApplication, openWorld, type World } from '../support/world.ts';
-
-const APPLICANTS = 12;
 
 let world: World;
 beforeAll(async () => {
@@ -14,50 +11,8 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-test('no other processor sends the e-mails in hand, however a clock leaps', async () => {
-  const ingest = await world.start('ingest');
-  const settings = { MAIL_CONNECTIONS: String(2 * APPLICANTS), ...leapingClock() };
-  /** The catcher asks at RCPT, at DATA and after the content. */
-  const met = new Map<string, number>();
-  world.mail.setFault(({ rcptTo: [to = ''] }) => {
-    met.set(to, (met.get(to) ?? 0) + 1);
-    return { at: 'data', hang: true };
-  });
-  const holder = await world.spawn('processor', settings);
-  const applications = Array.from({ length: APPLICANTS }, () => newApplication());
-  const ids = await Promise.all(
-    applications.map((application) => submit(world, ingest, application)),
-  );
-  const claims = async () =>
-    (await world.records({ _id: { $in: ids } })).map(({ claimedUntil }) => claimedUntil?.getTime());
-  await eventually('all to be mailed', () =>
-    applications.every(({ email }) => met.get(email) === 3),
-  );
-  world.mail.setFault(undefined);
-  const other = await world.spawn('processor', settings);
-  const mailed = (): number =>
-    applications.flatMap(({ email }) => world.mail.mailsTo(email)).length;
-  try {
-    for (let leap = 0; leap < LEAPS; leap += 1) {
-      const before = await claims();
-      for (const process of leap === 0 ? [other] : [other, holder]) process.child.kill('SIGUSR2');
-      await eventually(
-        'the claims to be renewed, or the mails',
-        async () =>
-          mailed() > 0 || (await claims()).every((until, index) => until! > before[index]!),
-        HEAL_HANG_MS,
-      );
-      expect(mailed()).toBe(0);
-    }
-    const next = await submit(world, ingest, newApplication());
-    await world.recordIn('completed', next);
-  } finally {
-    holder.child.kill('SIGKILL');
-  }
-});
-
 test('a record has the right time and is processed at once, although clocks are wrong', async () => {
-  const processes: ServiceProcess[] = [];
+  const processes: ServiceProcess[] = [await world.spawn('processor', leapingClock(3_600))];
   for (const seconds of [3_600, -30 * 86_400]) {
     const ingest = await world.spawn('ingest', leapingClock(seconds));
     const controller = await world.spawn('controller', leapingClock(-seconds));
