@@ -1,4 +1,4 @@
-# One image for all commands: `node dist/cmd/<ingest|processor|controller|cli>/main.js`; the last also as `partner-ingest`.
+# One image for all commands: `node dist/cmd/<ingest|processor|controller|console|cli>/main.js`; the last also as `partner-ingest`.
 # `make image` builds it with any engine, `make release` with buildx for amd64 and arm64.
 ARG BASE_IMAGE=node:24-bookworm-slim
 

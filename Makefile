@@ -87,7 +87,7 @@ bench: node_modules stores build ## Compare our ingest with a naive one and a ba
 
 ##@ Build it
 build: node_modules ## Compile to dist/
-	@rm -rf dist && $(NODE) npm run -s build && echo "built dist/cmd/{ingest,processor,controller,cli}/main.js"
+	@rm -rf dist && $(NODE) npm run -s build && echo "built dist/cmd/{ingest,processor,controller,console,cli}/main.js"
 
 image: node_modules ## Build the container image (IMAGE=partner-ingest:dev BASE_IMAGE=…) with Docker, and say the size
 	docker build -t $(IMAGE) --build-arg BASE_IMAGE=$(BASE_IMAGE) --build-arg REVISION="$$(git rev-parse HEAD 2>/dev/null || echo unknown)" \

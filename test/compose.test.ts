@@ -1,5 +1,5 @@
 /**
- * compose.yaml starts the three processes with settings that they take, on the servers that it
+ * compose.yaml starts the processes with settings that they take, on the servers that it
  * brings.
  */
 import { expect, test } from '@jest/globals';
@@ -18,15 +18,20 @@ const { services } = parse(read('compose.yaml'), { merge: true }) as {
   readonly services: Readonly<Record<string, Service>>;
 };
 
-test.each(['ingest', 'processor', 'controller'] as const)('%s accepts its settings', (name) => {
-  const { environment = {}, command } = services[name] ?? { command: '' };
-  expect(command).toEqual([`dist/cmd/${name}/main.js`]);
-  expect(() => loadConfig(name, environment)).not.toThrow();
-  const hosts = Object.values(environment).flatMap(
-    (value) => /^(?:mongodb|redis|smtp):\/\/([\w-]+):/.exec(value)?.[1] ?? [],
-  );
-  expect(hosts.filter((host) => !(host in services))).toEqual([]);
-});
+test.each(['ingest', 'processor', 'controller', 'console'] as const)(
+  '%s accepts its settings',
+  (name) => {
+    const { environment = {}, command } = services[name] ?? { command: '' };
+    expect(command).toEqual([`dist/cmd/${name}/main.js`]);
+    expect(() => loadConfig(name, environment)).not.toThrow();
+    const hosts = Object.values(environment).flatMap((value) =>
+      [...value.matchAll(/(?:mongodb|redis|smtp|http):\/\/([\w-]+):/g)].map(
+        ([, host = '']) => host,
+      ),
+    );
+    expect(hosts.filter((host) => !(host in services))).toEqual([]);
+  },
+);
 
 test('the servers are the same as in the evaluation of the chart', () => {
   const { evaluation } = parse(read('charts/partner-ingest/values.yaml')) as {

@@ -2,6 +2,7 @@
 import { hostname } from 'node:os';
 import type { Db } from 'mongodb';
 import { accountIndexes } from '../../internal/account/account.ts';
+import { trailIndexes } from '../../internal/audit/trail.ts';
 import { forgetReleased } from '../../internal/account/released-expiry.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
@@ -71,7 +72,7 @@ export async function startProcessor(config: Config, tools: ProcessTools) {
       {
         name: 'processor',
         metrics,
-        indexes: [...submissionIndexes, ...accountIndexes],
+        indexes: [...submissionIndexes, ...accountIndexes, ...trailIndexes],
         traces: tracesOf(config, 'processor'),
       },
       tools,

@@ -1,16 +1,16 @@
 /** Records in `operator_audit` who read personal data or changed something, and why. */
-import type { Db, Filter } from 'mongodb';
+import type { Collection, Db, Filter } from 'mongodb';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import { newId } from '../platform/ids.ts';
-import { ensureIndexes, type IndexDefinition } from '../platform/mongo-indexes.ts';
+import type { IndexDefinition } from '../platform/mongo-indexes.ts';
 import { bounded } from '../platform/mongo-read.ts';
 import type { OperatorAction, NameFrom, TrailEntry } from './entry.ts';
 import { TRAIL_DAYS, TRAIL_SHOWN } from './limits.ts';
 
 export const OPERATOR_AUDIT = 'operator_audit';
 
-const indexes: readonly IndexDefinition[] = [
+export const trailIndexes: readonly IndexDefinition[] = [
   {
     collection: OPERATOR_AUDIT,
     name: 'operator_audit_request',
@@ -27,13 +27,12 @@ const indexes: readonly IndexDefinition[] = [
 ];
 
 export class Trail {
-  readonly #db: Db;
+  readonly #entries: Collection<TrailEntry>;
   readonly #clock: Clock;
   readonly by: string;
   readonly #why: string | undefined;
   readonly nameFrom: NameFrom;
   readonly #copy: (entry: TrailEntry) => void;
-  #indexed: Promise<void> | undefined;
 
   /** `copy` gets each written entry, for a place that the database's users cannot change. */
   constructor(options: {
@@ -44,16 +43,12 @@ export class Trail {
     readonly why?: string;
     readonly copy: (entry: TrailEntry) => void;
   }) {
-    this.#db = options.db;
+    this.#entries = options.db.collection<TrailEntry>(OPERATOR_AUDIT);
     this.#clock = options.clock;
     this.by = options.by;
     this.#why = options.why;
     this.nameFrom = options.nameFrom;
     this.#copy = options.copy;
-  }
-
-  get #entries() {
-    return this.#db.collection<TrailEntry>(OPERATOR_AUDIT);
   }
 
   /** Personal data must not be shown if this fails. */
@@ -99,8 +94,6 @@ export class Trail {
     action: OperatorAction,
     ending: Pick<TrailEntry, 'result' | 'ends'>,
   ): Promise<TrailEntry> {
-    this.#indexed ??= ensureIndexes(this.#db, indexes);
-    await this.#indexed;
     const at = this.#clock.now();
     const entry: TrailEntry = {
       _id: newId('opr', at),

@@ -24,7 +24,7 @@ import {
   type World,
 } from '../support/world.ts';
 
-const PROCESSES = ['ingest', 'processor', 'controller', 'helm test'] as const;
+const PROCESSES = ['ingest', 'processor', 'controller', 'console', 'helm test'] as const;
 type Name = (typeof PROCESSES)[number];
 type Speaker = Name | 'operator';
 
@@ -35,7 +35,7 @@ const WRITES = ['insert', 'update', 'delete', 'findAndModify', 'bulkWrite'];
 let world: World;
 let folder: string;
 let wires: Record<Speaker, MongoWire>;
-let [controller, ingest, processor]: InProcess[] = [];
+let [controller, ingest, processor, desk]: InProcess[] = [];
 
 beforeAll(async () => {
   const stores = await openTestStores();
@@ -59,6 +59,7 @@ beforeAll(async () => {
   controller = await world.start('controller', { MONGODB_URI: wires.controller.url });
   ingest = await world.start('ingest', { MONGODB_URI: wires.ingest.url });
   processor = await world.start('processor', { MONGODB_URI: wires.processor.url });
+  desk = await world.start('console', { MONGODB_URI: wires.console.url });
 });
 afterAll(async () => {
   await world.close();
@@ -185,6 +186,33 @@ async function operate(): Promise<void> {
   await cli('erase', id, '--yes');
 }
 
+/** A person at the console opens each page, searches for an applicant and reveals one. */
+async function look(): Promise<void> {
+  const [completed] = await world.records({ state: 'completed' });
+  const { _id: id, applicant } = completed!;
+  const get = async (path: string) => {
+    const page = await fetch(desk!.url + path);
+    expect({ path, status: page.status }).toEqual({ path, status: path.endsWith('x') ? 404 : 200 });
+    return page;
+  };
+  const submitForm = async (page: string, path: string, fields: Record<string, string>) => {
+    const form = await get(page);
+    const [, token = ''] = /name="_csrf" value="([^"]+)"/.exec(await form.text()) ?? [];
+    const answer = await fetch(desk!.url + path, {
+      method: 'POST',
+      headers: { cookie: form.headers.getSetCookie()[0]!.split(';')[0]! },
+      body: new URLSearchParams({ _csrf: token, ...fields }),
+    });
+    expect(await answer.text()).toContain(id);
+  };
+  // The counts of what was turned away are read for an id that has no record.
+  const unknown = '/requests/req_01arz3ndektsv4rrffq69g5fax';
+  for (const path of ['/', '/dead-letters', '/partners', '/partners/demo', '/trail', unknown])
+    await get(path);
+  await submitForm('/find', '/find', { email: applicant?.email ?? '' });
+  await submitForm(`/requests/${id}`, `/requests/${id}/reveal`, { why: 'a look' });
+}
+
 /** Runs `helm test` with these processes. */
 async function helmTest(...services: readonly InProcess[]) {
   return await helmTestFor('60', services);
@@ -246,6 +274,7 @@ async function changeKeys(): Promise<void> {
 
 test('each process uses exactly its documented rights, and every write waits for majority and journal', async () => {
   await live();
+  await look();
   await operate();
   await changeKeys();
   await eventually('a request over the limit', async () => {
@@ -255,7 +284,7 @@ test('each process uses exactly its documented rights, and every write waits for
     return (await world.rateLimited()).length > 0;
   });
   // Counters are written at the end at the latest.
-  for (const service of [ingest, processor, controller]) await service!.close();
+  for (const service of [ingest, processor, controller, desk]) await service!.close();
   const all = (rights: (name: Name) => string[]) =>
     Object.fromEntries(PROCESSES.map((name) => [name, rights(name)]));
   expect(all(used)).toEqual(all(documented));
