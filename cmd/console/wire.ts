@@ -43,7 +43,7 @@ export async function startConsoleProcess(config: Config, tools: ProcessTools) {
   const databaseFault = (error: unknown): string | undefined => {
     if (tookTooLong(error)) return 'MongoDB took too long to answer: narrow the search by time.';
     return error instanceof MongoError || error instanceof DeadlineError
-      ? `${mongoReason(mongo, error)}. The page "Now" still shows the pods.`
+      ? mongoReason(mongo, error)
       : undefined;
   };
   const trailOf = (person: Pick<Person, 'name' | 'nameFrom'>, why?: string): Trail =>

@@ -5,13 +5,14 @@ import { printable } from '../platform/terminal.ts';
 import type { Seen } from '../submission/operator-moves.ts';
 import { isOpen } from '../submission/states.ts';
 import { maskEmail } from '../view/mask.ts';
-import { planCorrectEmail, planRelease, stateAfter } from '../view/plans.ts';
+import { stateAfter } from '../view/plans.ts';
 import { CommandError, type Desk } from './command.ts';
 import { REOPEN_TRIES } from './limits.ts';
 import { address, requestId } from './options.ts';
 import { commandOf } from './order.ts';
 import {
   isUnchanged,
+  planned,
   requestTarget,
   requestWords,
   stored,
@@ -40,17 +41,16 @@ export const correctEmail = commandOf<Correction>({
   select: async (call) => {
     const [id = '', email = ''] = call.positionals;
     const target = await requestTarget(id, call);
-    const { record, account } = target;
-    if (planCorrectEmail(record, account).to !== undefined) {
+    if (planned('correctEmail')(target, call).to !== undefined) {
       const other = await call.desk.accounts.find('emailNormalized', normalizeEmail(email));
-      if (other !== undefined && other._id !== account?._id) throw taken(other.requestId);
+      if (other !== undefined && other._id !== target.account?._id) throw taken(other.requestId);
     }
     return { ...target, email, left: leftToDo(target, email) };
   },
-  plan: ({ record, account, left }) => {
-    const plan = planCorrectEmail(record, account);
-    return plan.to !== undefined && left === 'nothing'
-      ? { whyNot: `has account ${account?._id}, which has this address already` }
+  plan: (target, call) => {
+    const plan = planned('correctEmail')(target, call);
+    return plan.to !== undefined && target.left === 'nothing'
+      ? { whyNot: `has account ${target.account?._id}, which has this address already` }
       : plan;
   },
   act: ([target], { desk }) => correct(target!, desk),
@@ -93,7 +93,7 @@ export const release = commandOf<RequestTarget>({
   ],
   final: true,
   select: (call) => requestTarget(call.positionals[0] ?? '', call),
-  plan: ({ record, account }) => planRelease(record, account),
+  plan: planned('release'),
   act: async ([target], { desk }) => {
     const unchanged = await isUnchanged(target!, desk);
     return unchanged && (await desk.corrections.release(target!.account!)) ? 1 : 0;

@@ -4,6 +4,7 @@ import { printable, table } from '../platform/terminal.ts';
 import { states, type State } from '../submission/states.ts';
 import { auditView, type AuditView } from '../view/audit.ts';
 import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
+import { forPrograms } from './lists.ts';
 
 export const audit: Command = {
   name: 'audit',
@@ -19,17 +20,8 @@ export const audit: Command = {
 async function runAudit(call: Call): Promise<ExitCode> {
   const { desk, out, values, clock } = call;
   const view = await auditView(desk, clock, values.since);
-  if (values.json) {
-    out.json({
-      requests_by_state: view.requestsByState,
-      accepted: view.accepted,
-      accounts: view.accounts,
-      accounts_released: view.accountsReleased,
-      accounts_whose_request_is_past_retention: view.accountsPastRetention,
-      problems: view.problems,
-      findings: view.findings,
-    });
-  } else print(call, view);
+  if (values.json) out.json(forPrograms(view));
+  else print(call, view);
   return view.problems === 0 ? EXIT.ok : EXIT.found;
 }
 
@@ -45,7 +37,7 @@ function print({ out, clock }: Call, view: AuditView): void {
   );
   const some = (count: number, words: string): string => (count === 0 ? '' : `, ${count} ${words}`);
   out.line(
-    `${styleText('bold', 'Accounts')}  ${view.accounts}${some(view.accountsReleased, 'of them released')}${some(view.accountsPastRetention, 'whose request is past its retention')}`,
+    `${styleText('bold', 'Accounts')}  ${view.accounts}${some(view.accountsReleased, 'of them released')}${some(view.accountsWhoseRequestIsPastRetention, 'whose request is past its retention')}`,
   );
   for (const { kind, weight, meaning, count, ids } of view.findings) {
     const colour = weight === 'problem' ? 'red' : 'yellow';

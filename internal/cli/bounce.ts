@@ -1,11 +1,10 @@
 /** `bounce`: reports that the e-mail of a completed request came back after the relay took it. */
 import { normalizeEmail } from '../application/identity.ts';
 import { accountOfMessageId } from '../mail/message.ts';
-import { planBounce } from '../view/plans.ts';
 import { CommandError, type Call } from './command.ts';
 import { UsageError } from './options.ts';
 import { commandOf } from './order.ts';
-import { requestTarget, requestWords, type RequestTarget } from './request-target.ts';
+import { planned, requestTarget, requestWords, type RequestTarget } from './request-target.ts';
 
 interface Bounced extends RequestTarget {
   /** Only a Message-ID says of which e-mail it is. */
@@ -26,14 +25,15 @@ export const bounce = commandOf<Bounced>({
   ],
   atOnce: true,
   select,
-  plan: ({ record, account, isEarlier }) => {
+  plan: (target, call) => {
+    const { record, account, isEarlier } = target;
     if (isEarlier)
       return {
         nothing: 'it is about an earlier e-mail, which was reported before or followed by another',
       };
     return account !== undefined && record.state === 'undeliverable'
       ? { nothing: 'it is undeliverable already' }
-      : planBounce(record, account);
+      : planned('bounce')(target, call);
   },
   act: async ([bounced], { desk, values }) => {
     const code = values.status === undefined ? '' : ` (${values.status})`;

@@ -1,12 +1,12 @@
 /** `find` and `export`: requests by applicant, partner, state and time. */
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { recordJson } from '../view/record.ts';
-import { rowOf, searchInWords, tallyOf } from '../view/search.ts';
+import { rowOf, searchInWords, tallyOf, type FoundRow, type Tally } from '../view/search.ts';
 import { utcSeconds } from '../view/times.ts';
 import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { UsageError } from './options.ts';
 import { FIND_DEFAULT } from './limits.ts';
-import { headed } from './tables.ts';
+import { headed } from './lists.ts';
 
 const filters = [
   'email',
@@ -71,8 +71,9 @@ async function findRequests(call: Call): Promise<ExitCode> {
   else if (shown.length > 0)
     out.line(
       headed(
-        HEADER,
-        shown.map((record) => row(record, values.reveal)),
+        FOUND,
+        shown.map((record) => rowOf(record, values.reveal)),
+        call.clock.now(),
       ),
     );
   if (shown.length === 0) {
@@ -84,24 +85,31 @@ async function findRequests(call: Call): Promise<ExitCode> {
   return EXIT.ok;
 }
 
-const HEADER = ['REQUEST', 'RECEIVED (UTC)', 'STATE', 'PARTNER', 'E-MAIL', 'EIN', 'WHY'];
+const FOUND: Parameters<typeof headed<FoundRow>>[0] = [
+  ['REQUEST', ({ requestId }) => requestId],
+  ['RECEIVED (UTC)', ({ receivedAt }) => utcSeconds(receivedAt)],
+  ['STATE', ({ state }) => state],
+  ['PARTNER', ({ partner }) => partner],
+  ['E-MAIL', ({ email }) => email],
+  ['EIN', ({ ein }) => ein],
+  ['WHY', ({ why }) => why],
+];
 
-function row(record: SubmissionRecord, reveal: boolean): string[] {
-  const { requestId, receivedAt, state, partner, email, ein, why } = rowOf(record, reveal);
-  return [requestId, utcSeconds(receivedAt), state, partner, email, ein, why];
-}
+const COUNTED: Parameters<typeof headed<Tally>>[0] = [
+  ['COUNT', ({ count }) => String(count)],
+  ['PARTNER', ({ partner }) => partner],
+  ['STATE', ({ state }) => state],
+  ['FIELD', ({ field }) => field],
+  ['WHY', ({ why }) => why],
+  ['NEWEST', ({ newest }) => newest],
+];
 
-async function countRequests({ desk, out, values }: Call): Promise<ExitCode> {
+async function countRequests({ desk, out, values, clock }: Call): Promise<ExitCode> {
   const action = searchInWords('find --count', values, false);
   if (action !== undefined) await desk.trail.revealed({ action });
   const tallies = await tallyOf(values, desk);
   if (values.json) out.json(tallies);
-  else if (tallies.length > 0) {
-    const rows = tallies.map(({ count, partner, state, field, why, newest }) => {
-      return [String(count), partner, state, field, why, newest];
-    });
-    out.line(headed(['COUNT', 'PARTNER', 'STATE', 'FIELD', 'WHY', 'NEWEST'], rows));
-  }
+  else if (tallies.length > 0) out.line(headed(COUNTED, tallies, clock.now()));
   if (tallies.length > 0) return EXIT.ok;
   out.note('nothing found');
   return EXIT.found;

@@ -3,18 +3,14 @@
  * request id is a query of one.
  */
 import type { OperatorAction } from '../audit/entry.ts';
+import type { Plan } from '../view/plans.ts';
 import { CommandError, EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { UsageError, type OptionName } from './options.ts';
 
-/** `whyNot` continues the subject; `nothing` says that the order was carried out before. */
-export interface OrderPlan {
+/** `nothing` says that the order was carried out before. */
+export interface OrderPlan extends Omit<Plan, 'to'> {
   readonly to?: string;
-  readonly whyNot?: string;
   readonly nothing?: string;
-  /** It is possible in some minutes. */
-  readonly later?: true;
-  /** A worker has it. */
-  readonly inHand?: true;
 }
 
 export interface Words {
@@ -43,7 +39,8 @@ export interface Order<T> extends Omit<Command, 'run' | 'options'> {
   plan(target: T, call: Call): OrderPlan;
   /** Returns how many targets were unchanged and done, or what one lacks that is done by half. */
   act(targets: readonly T[], call: Call): Promise<number | CommandError>;
-  words(target: T, call: Call): Words;
+  /** `to` is what the plan leads to. */
+  words(target: T, call: Call, to: string | undefined): Words;
 }
 
 /** Gives the order for all requests of a query. */
@@ -101,8 +98,8 @@ export function assertNamed({ desk }: Call, name: string): void {
 async function orderOne<T>(call: Call, order: Order<T>): Promise<ExitCode> {
   const { desk, out, values } = call;
   const target = await order.select(call);
-  const words = order.words(target, call);
   const plan = order.plan(target, call);
+  const words = order.words(target, call, plan.to);
   const { subject, notes = [], json } = words;
   if (plan.nothing !== undefined) {
     const why = plan.nothing;

@@ -1,7 +1,6 @@
 /** `partner hold|release` and `partner disable|enable`: two flags of a partner, each set and cleared. */
-import { secretName, type KeySource } from '../partner/key-secret.ts';
 import { defined } from '../platform/defined.ts';
-import { partnerView, reactivation } from '../view/partners.ts';
+import { reactivation, secretsSwitchingOff } from '../view/partners.ts';
 import type { Command, Desk } from './command.ts';
 import { partner } from './options.ts';
 import { commandOf } from './order.ts';
@@ -17,7 +16,7 @@ interface Word extends Pick<Command, 'about' | 'details' | 'examples'> {
   readonly sets: boolean;
   act(desk: Desk, partnerId: string): Promise<boolean>;
   /** Secrets that make keys inactive as well. */
-  inactiveBy?(desk: Desk, partnerId: string, now: Date): Promise<readonly KeySource[]>;
+  inactiveBy?(desk: Desk, partnerId: string, now: Date): Promise<readonly string[]>;
 }
 
 const words: readonly Word[] = [
@@ -69,7 +68,7 @@ const words: readonly Word[] = [
     sets: false,
     act: (desk, partnerId) => desk.keys.enable(partnerId, desk.trail.by),
     inactiveBy: async (desk, partnerId, now) =>
-      partnerView(partnerId, await desk.keys.list(partnerId), now).inactiveBy,
+      secretsSwitchingOff(await desk.keys.list(partnerId), now),
   },
 ];
 
@@ -98,7 +97,7 @@ export const partnerFlags: readonly Command[] = words.map((word) =>
         done: {
           partner: partnerId,
           result: word.result,
-          ...defined({ inactive_by: inactiveBy?.map(secretName) }),
+          ...defined({ inactive_by: inactiveBy }),
         },
       },
     }),
@@ -107,5 +106,5 @@ export const partnerFlags: readonly Command[] = words.map((word) =>
 
 interface Partner {
   readonly partnerId: string;
-  readonly inactiveBy: readonly KeySource[] | undefined;
+  readonly inactiveBy: readonly string[] | undefined;
 }

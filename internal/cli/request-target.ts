@@ -3,9 +3,9 @@ import type { Account } from '../account/account.ts';
 import { defined } from '../platform/defined.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { FoundSubmission } from '../view/look-up.ts';
-import { claimInWords } from '../view/plans.ts';
+import { plans, type Plan } from '../view/plans.ts';
 import { submissionById, type Call, type Desk } from './command.ts';
-import type { OrderPlan, Words } from './order.ts';
+import type { Words } from './order.ts';
 
 export interface RequestTarget {
   readonly record: FoundSubmission;
@@ -37,15 +37,10 @@ export async function isUnchanged(
     : now.state === state && now.version === version;
 }
 
-/** Ending a worker's claim during a hand-over would send two e-mails. */
-export function unlessClaimed(
-  { record, account }: RequestTarget,
-  { clock }: Call,
-  plan: (record: FoundSubmission, account: Account | undefined) => OrderPlan,
-): OrderPlan {
-  const claimed = claimInWords(record, clock.now());
-  return claimed === undefined ? plan(record, account) : { whyNot: claimed, inHand: true };
-}
+export const planned =
+  (order: keyof typeof plans) =>
+  ({ record, account }: RequestTarget, { clock }: Call): Plan =>
+    plans[order](record, account, clock.now());
 
 /** Of one request; `would` is about its account. */
 export function requestWords(

@@ -3,14 +3,7 @@ import { defined } from '../platform/defined.ts';
 import { WALK_PAGE } from '../platform/mongo-read.ts';
 import { isOpen } from '../submission/states.ts';
 import { isBounced } from '../submission/submission.ts';
-import {
-  linkUsed,
-  planClose,
-  planReopen,
-  planResend,
-  planRetry,
-  stateAfter,
-} from '../view/plans.ts';
+import { linkUsed, stateAfter } from '../view/plans.ts';
 import type { Call, Desk } from './command.ts';
 import { maybeRequestId, requestId } from './options.ts';
 import { manyCommandOf } from './order-many.ts';
@@ -18,10 +11,10 @@ import { commandOf, type Order } from './order.ts';
 import {
   each,
   isUnchanged,
+  planned,
   requestTarget,
   requestWords,
   stored,
-  unlessClaimed,
   whenDue,
   type RequestTarget,
 } from './request-target.ts';
@@ -42,7 +35,7 @@ const retryOrder: Order<RequestTarget> = {
   ],
   atOnce: true,
   select,
-  plan: (target, call) => unlessClaimed(target, call, planRetry),
+  plan: planned('retry'),
   act: async (targets, { desk }) => {
     const waiting = targets.filter(({ record }) => isOpen(record.state));
     const hurried = await each(waiting, ({ record }) => desk.moves.hurry(record));
@@ -51,7 +44,7 @@ const retryOrder: Order<RequestTarget> = {
       if (!waiting.includes(target) && (await wantsMail(target, desk))) ready.push(target);
     return hurried + (await move(ready, 'retry', `operator retry by ${desk.trail.by}`, desk));
   },
-  words: (target) => moved(target, planRetry(target.record, target.account).to),
+  words: (target, _call, to) => moved(target, to),
 };
 
 const resendOrder: Order<RequestTarget> = {
@@ -66,14 +59,14 @@ const resendOrder: Order<RequestTarget> = {
     'resend req_01m7yefdj3fantjpk5mzvj8mwh --yes --why "applicant lost the mail"',
   ],
   select,
-  plan: ({ record, account }) => planResend(record, account),
+  plan: planned('resend'),
   act: async ([target], { desk }) => {
     const { record } = target!;
     if (!(await wish(target!, desk, 'mailAgain'))) return 0;
     const event = record.state === 'completed' ? 'resend' : 'retry';
     return move([target!], event, `operator resend by ${desk.trail.by}`, desk);
   },
-  words: (target) => moved(target, 'account_created', 'the same link is mailed again'),
+  words: (target, _call, to) => moved(target, to, 'the same link is mailed again'),
 };
 
 const closeOrder: Order<RequestTarget> = {
@@ -90,7 +83,7 @@ const closeOrder: Order<RequestTarget> = {
   final: true,
   reasoned: true,
   select,
-  plan: (target, call) => unlessClaimed(target, call, planClose),
+  plan: planned('close'),
   act: async (targets, { desk, values }) => {
     const reason = `operator closed it: ${values.why ?? ''}, by ${desk.trail.by}`;
     await move(targets, 'close', reason, desk);
@@ -102,9 +95,8 @@ const closeOrder: Order<RequestTarget> = {
     await desk.corrections.close(accounts);
     return closed.size;
   },
-  words: (target) => {
+  words: (target, _call, to) => {
     const { _id, state: from } = target.record;
-    const { to } = planClose(target.record, target.account);
     const done = `${_id}  ${from} → ${to}`;
     const json = { dry_run: false, from, to };
     return { ...requestWords(target, { done, json }), would: done };
@@ -119,14 +111,13 @@ const reopenOrder: Order<RequestTarget> = {
     'One request at a time, and the only way back. Where it has an account, a new link is mailed; those that were sent before stay void.',
   examples: ['reopen req_01m7yefdj3fantjpk5mzvj8mwh --yes --as jane --why "closed by mistake"'],
   select,
-  plan: ({ record, account }) => planReopen(record, account),
+  plan: planned('reopen'),
   act: async ([target], { desk }) => {
     const { account } = target!;
     if (account !== undefined && !(await wish(target!, desk, 'reopen'))) return 0;
     return move([target!], 'reopen', `operator reopened it, by ${desk.trail.by}`, desk);
   },
-  words: (target) =>
-    moved(target, planReopen(target.record, target.account).to, 'it is worked on again'),
+  words: (target, _call, to) => moved(target, to, 'it is worked on again'),
 };
 
 const [dead, unanswered] = ['dead_lettered', 'undeliverable'] as const;
@@ -188,10 +179,10 @@ async function move(
     past,
     async ({ record }) => (await moves.remake(stored(record), reason)) !== 'changed',
   );
-  const planned = targets.flatMap(({ record, account }) => {
+  const ready = targets.flatMap(({ record, account }) => {
     const to = stateAfter(record, account, event);
     const isPast = record.pastRetention === true;
     return to === undefined || isPast ? [] : [{ seen: record, to, accountId: account?._id }];
   });
-  return remade + (planned.length === 0 ? 0 : await moves.moveAll(event, planned, reason));
+  return remade + (ready.length === 0 ? 0 : await moves.moveAll(event, ready, reason));
 }

@@ -13,6 +13,9 @@ export const POD_TIMEOUT_MS = 3_000;
 /** An ingest with 100 partners has about 100 KB of metrics. */
 export const POD_ANSWER_BYTES = 2_000_000;
 
+/** As long as the first page's table counts; a day of a busy partner is too much to group. */
+export const PARTNER_SHOWN_MS = 3_600_000;
+
 export const FOUND_PAGE = 50;
 export const TRAIL_PAGE = 50;
 /** Kinds of dead letters on the first page; the page of dead letters has all. */

@@ -1,7 +1,7 @@
 /** The pages: each shows one model of `internal/view`. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Trail } from '../audit/trail.ts';
-import type { Clock } from '../platform/clock.ts';
+import { later, type Clock } from '../platform/clock.ts';
 import { states } from '../submission/states.ts';
 import { isAddress, lookUp, type FoundSubmission } from '../view/look-up.ts';
 import { WHY_MAX } from '../view/limits.ts';
@@ -12,7 +12,7 @@ import { foundPage, searchInWords, tallyOf } from '../view/search.ts';
 import { text } from '../view/search-fields.ts';
 import { trailView } from '../view/trail.ts';
 import type { Activity } from './activity.ts';
-import { FOUND_PAGE, SEARCHES_A_MINUTE, TRAIL_PAGE } from './limits.ts';
+import { FOUND_PAGE, PARTNER_SHOWN_MS, SEARCHES_A_MINUTE, TRAIL_PAGE } from './limits.ts';
 import { nowView, type Stored } from './now.ts';
 import type { Person } from './person.ts';
 import type { Pod } from './readings.ts';
@@ -177,9 +177,11 @@ function addLists(app: FastifyInstance, { desk, clock, show }: Parts): void {
   );
   app.get('/partners/:partner', async (request, reply) => {
     const { partner } = request.params as { partner: string };
-    const [keys, partners] = await Promise.all([
+    const now = clock.now();
+    const [keys, partners, tallies] = await Promise.all([
       keysView(reads, partner),
-      partnersView(reads, clock.now()),
+      partnersView(reads, now),
+      tallyOf({ partner, since: later(now, -PARTNER_SHOWN_MS) }, reads),
     ]);
     const about = partners.find((one) => one.partner === partner);
     return show(request, reply, 'partner', {
@@ -187,6 +189,7 @@ function addLists(app: FastifyInstance, { desk, clock, show }: Parts): void {
       partner,
       about,
       keys,
+      tallies,
       undo: about?.inactiveBy.map(reactivation) ?? [],
     });
   });

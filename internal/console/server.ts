@@ -7,7 +7,12 @@ import csrf from '@fastify/csrf-protection';
 import formbody from '@fastify/formbody';
 import helmet from '@fastify/helmet';
 import rateLimit from '@fastify/rate-limit';
-import fastify, { type FastifyError, type FastifyInstance, type FastifyRequest } from 'fastify';
+import fastify, {
+  type FastifyError,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+} from 'fastify';
 import { displayAddress, listenHost } from '../platform/admin-server.ts';
 import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
@@ -37,7 +42,13 @@ export async function startConsole(
   options: ConsoleOptions,
 ): Promise<{ readonly url: string; close(): Promise<void> }> {
   const { oidc, clock, log } = options;
-  const app = fastify({ bodyLimit: FORM_BYTES, forceCloseConnections: true });
+  const app = fastify({
+    bodyLimit: FORM_BYTES,
+    forceCloseConnections: true,
+    // Of an address that no route can be looked up by: no hook has run, so there is no person.
+    frameworkErrors: (_error, _request, reply) =>
+      void (reply as FastifyReply).code(404).type('text/plain').send(NO_PAGE),
+  });
   await addPlugins(app, options);
   // Filled below: the pages name the person whom the sign-in knows.
   let signIn: SignIn = { who: () => undefined };
@@ -115,6 +126,7 @@ async function addPlugins(app: FastifyInstance, { secret, oidc }: ConsoleOptions
   });
 }
 
+const NO_PAGE = 'There is no such page.';
 const PUBLIC = /^\/(assets\/|login(\/callback)?$)/;
 
 function guard(
@@ -136,9 +148,7 @@ function guard(
       return reply.redirect(`/login?to=${encodeURIComponent(path)}`, 303);
     return parts.messages.show(request, reply, 401, 'Your session has ended: log in again.');
   });
-  app.setNotFoundHandler((request, reply) =>
-    parts.messages.show(request, reply, 404, 'There is no such page.'),
-  );
+  app.setNotFoundHandler((request, reply) => parts.messages.show(request, reply, 404, NO_PAGE));
 }
 
 function answerErrors(app: FastifyInstance, options: ConsoleOptions, messages: Messages): void {

@@ -22,7 +22,7 @@ export interface AuditView {
   readonly accepted: number;
   readonly accounts: number;
   readonly accountsReleased: number;
-  readonly accountsPastRetention: number;
+  readonly accountsWhoseRequestIsPastRetention: number;
   readonly problems: number;
   readonly findings: readonly Finding[];
 }
@@ -94,7 +94,7 @@ export async function auditView(
     accepted: count.accepted,
     accounts: count.accounts,
     accountsReleased: count.released,
-    accountsPastRetention: count.pastRetention,
+    accountsWhoseRequestIsPastRetention: count.pastRetention,
     problems: findings
       .filter(({ weight }) => weight === 'problem')
       .reduce((sum, one) => sum + one.count, 0),

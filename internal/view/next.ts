@@ -2,17 +2,7 @@
 import type { Account } from '../account/account.ts';
 import { isOpen } from '../submission/states.ts';
 import type { FoundSubmission } from './look-up.ts';
-import {
-  claimEnd,
-  claimInWords,
-  planBounce,
-  planClose,
-  planCorrectEmail,
-  planRelease,
-  planReopen,
-  planResend,
-  planRetry,
-} from './plans.ts';
+import { claimEnd, plans } from './plans.ts';
 import { fromNow, utc } from './times.ts';
 
 export interface Offer {
@@ -93,55 +83,48 @@ export function nextStep(
   }
 }
 
+/** `ID` stands for the request. */
+const OFFERS = [
+  ['retry', 'work on it now', 'retry ID'],
+  ['resend', 'mail the same link again', 'resend ID --yes'],
+  [
+    'correctEmail',
+    'mail another address, and void the old link',
+    'account correct-email ID ADDRESS --yes',
+  ],
+  ['bounce', 'report that its e-mail came back', 'bounce --request ID --status CODE'],
+  ['close', 'end it for good', 'close ID --yes --as NAME --why REASON'],
+  ['reopen', 'work again on what was closed', 'reopen ID --yes --as NAME --why REASON'],
+  [
+    'release',
+    'free its e-mail address and EIN for a new application',
+    'account release ID --yes --as NAME --why REASON',
+  ],
+] as const;
+
 /** Only what the commands would do now. */
 export function offersFor(
   record: FoundSubmission,
   account: Account | undefined,
   { now, onHold }: Circumstances,
 ): Offer[] {
-  const { _id: id, partnerId, state } = record;
-  const claimed = claimInWords(record, now) !== undefined;
+  const { _id: id, partnerId, state, erasedAt } = record;
   const offer = (isPossible: boolean, what: string, command: string): Offer[] =>
-    isPossible ? [{ what, command: `${PROGRAM} ${command}` }] : [];
-  const free = (plan: { readonly to?: unknown }): boolean => plan.to !== undefined && !claimed;
+    isPossible ? [{ what, command: `${PROGRAM} ${command.replace('ID', id)}` }] : [];
   return [
     ...offer(onHold && isOpen(state), 'let its partner go on', `partner release ${partnerId}`),
-    ...offer(free(planRetry(record, account)), 'work on it now', `retry ${id}`),
-    ...offer(free(planResend(record, account)), 'mail the same link again', `resend ${id} --yes`),
-    ...offer(
-      planCorrectEmail(record, account).to !== undefined,
-      'mail another address, and void the old link',
-      `account correct-email ${id} ADDRESS --yes`,
+    ...OFFERS.flatMap(([order, what, command]) =>
+      offer(plans[order](record, account, now).to !== undefined, what, command),
     ),
     ...offer(
-      planBounce(record, account).to !== undefined,
-      'report that its e-mail came back',
-      `bounce --request ${id} --status CODE`,
-    ),
-    ...offer(
-      free(planClose(record, account)),
-      'end it for good',
-      `close ${id} --yes --as NAME --why REASON`,
-    ),
-    ...offer(
-      planReopen(record, account).to !== undefined,
-      'work again on what was closed',
-      `reopen ${id} --yes --as NAME --why REASON`,
-    ),
-    ...offer(
-      planRelease(record, account).to !== undefined,
-      'free its e-mail address and EIN for a new application',
-      `account release ${id} --yes --as NAME --why REASON`,
-    ),
-    ...offer(
-      record.erasedAt === undefined,
+      erasedAt === undefined,
       'show its personal data',
-      `show ${id} --reveal --as NAME --why REASON`,
+      'show ID --reveal --as NAME --why REASON',
     ),
     ...offer(
-      record.erasedAt === undefined || account !== undefined,
+      erasedAt === undefined || account !== undefined,
       'erase its applicant',
-      `erase ${id} --yes --as NAME --why REASON`,
+      'erase ID --yes --as NAME --why REASON',
     ),
   ];
 }

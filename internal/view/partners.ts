@@ -1,35 +1,23 @@
 /** Partners and keys: who is accepted, and what switched one off. */
 import type { Flagged } from '../partner/flags.ts';
 import { keyIdOf } from '../partner/api-key.ts';
-import { secretName, STATUS_ANNOTATION, type KeySource } from '../partner/key-secret.ts';
+import { secretName, STATUS_ANNOTATION } from '../partner/key-secret.ts';
 import type { PartnerKey } from '../partner/key-store.ts';
-import { defined } from '../platform/defined.ts';
 import { OPEN_COUNTED } from './limits.ts';
 import type { Reads } from './reads.ts';
+import { fromNow } from './times.ts';
+
+type Flag = Pick<Flagged, 'at' | 'by'>;
 
 export interface PartnerView {
   readonly partner: string;
   readonly status: 'active' | 'inactive' | 'disabled' | 'no keys';
   readonly keys: { readonly active: number; readonly inactive: number };
-  readonly lastUsedAt?: Date;
-  readonly disabled?: Flagged;
-  readonly hold?: Flagged;
-  /** Secrets whose status makes keys inactive. */
-  readonly inactiveBy: readonly KeySource[];
-}
-
-export interface KeyView {
-  readonly key: string;
-  readonly partner: string;
-  readonly status: 'active' | 'inactive' | 'disabled' | 'revoked';
-  readonly test?: true;
-  readonly secret: string;
-  readonly inactiveBy?: string;
-  readonly lastUsedAt?: Date;
-  readonly notAfter?: Date;
-  readonly cidrs?: readonly string[];
-  readonly changedAt: Date;
-  readonly revokedAt?: Date;
+  readonly lastUsedAt: Date | undefined;
+  readonly disabled: Flag | undefined;
+  readonly onHold: Flag | undefined;
+  /** Secrets whose status makes keys inactive, as `namespace/name`. */
+  readonly inactiveBy: readonly string[];
 }
 
 export async function partnersView(
@@ -43,40 +31,37 @@ export async function partnersView(
   ]);
   const byPartner = Map.groupBy(all, ({ partnerId }) => partnerId);
   const names = new Set([...byPartner.keys(), ...[...disabled, ...held].map(({ _id }) => _id)]);
-  const flagOf = (flags: readonly Flagged[], name: string) => flags.find(({ _id }) => _id === name);
-  return [...names].toSorted().map((name) =>
-    partnerView(name, byPartner.get(name) ?? [], now, {
-      disabled: flagOf(disabled, name),
-      hold: flagOf(held, name),
-    }),
+  const flagOf = (flags: readonly Flagged[], name: string): Flag | undefined => {
+    const flag = flags.find(({ _id }) => _id === name);
+    return flag && { at: flag.at, by: flag.by };
+  };
+  return [...names].toSorted().map((partner) => {
+    const theirs = byPartner.get(partner) ?? [];
+    const active = usable(theirs, now).filter(({ status }) => status === 'active').length;
+    const inactive = usable(theirs, now).length - active;
+    const used = theirs.flatMap(({ lastUsedAt }) => lastUsedAt?.getTime() ?? []);
+    const flags = { disabled: flagOf(disabled, partner), onHold: flagOf(held, partner) };
+    return {
+      partner,
+      status: statusOf(flags.disabled !== undefined, active, inactive),
+      keys: { active, inactive },
+      lastUsedAt: used.length === 0 ? undefined : new Date(Math.max(...used)),
+      ...flags,
+      inactiveBy: secretsSwitchingOff(theirs, now),
+    };
+  });
+}
+
+function usable(keys: readonly PartnerKey[], now: Date): PartnerKey[] {
+  return keys.filter(
+    ({ revokedAt, terms: { notAfter } }) =>
+      revokedAt === undefined && (notAfter === undefined || notAfter > now),
   );
 }
 
-export function partnerView(
-  partner: string,
-  keys: readonly PartnerKey[],
-  now: Date,
-  flags: { readonly disabled?: Flagged | undefined; readonly hold?: Flagged | undefined } = {},
-): PartnerView {
-  const usable = keys.filter(
-    ({ revokedAt, terms }) =>
-      revokedAt === undefined && (terms.notAfter === undefined || terms.notAfter > now),
-  );
-  const active = usable.filter(({ status }) => status === 'active').length;
-  const off = usable.filter(({ status }) => status === 'inactive');
-  const used = keys.flatMap(({ lastUsedAt }) => (lastUsedAt === undefined ? [] : [lastUsedAt]));
-  const sources = off.map(({ inactiveBy, source }) => inactiveBy ?? source);
-  return {
-    partner,
-    status: statusOf(flags.disabled !== undefined, active, off.length),
-    keys: { active, inactive: off.length },
-    ...defined({
-      lastUsedAt: used.toSorted((one, other) => other.getTime() - one.getTime())[0],
-      disabled: flags.disabled,
-      hold: flags.hold,
-    }),
-    inactiveBy: [...new Map(sources.map((one) => [secretName(one), one])).values()],
-  };
+export function secretsSwitchingOff(keys: readonly PartnerKey[], now: Date): string[] {
+  const off = usable(keys, now).filter(({ status }) => status === 'inactive');
+  return [...new Set(off.map((key) => secretName(key.inactiveBy ?? key.source)))];
 }
 
 function statusOf(disabled: boolean, active: number, inactive: number): PartnerView['status'] {
@@ -85,52 +70,56 @@ function statusOf(disabled: boolean, active: number, inactive: number): PartnerV
   return inactive > 0 ? 'inactive' : 'no keys';
 }
 
-/** The command that undoes a Secret's status. */
-export function reactivation(secret: KeySource): string {
-  const { namespace, name } = secret;
-  return `Secret ${secretName(secret)} makes keys inactive; to undo that: kubectl -n ${namespace} annotate secret ${name} ${STATUS_ANNOTATION}=active --overwrite`;
+/** What switched a partner or its keys off. */
+export function switchedOffBy(one: PartnerView, now: Date): string {
+  const set = (what: string, flag: Flag | undefined): string[] =>
+    flag === undefined ? [] : [`${what} ${fromNow(flag.at, now)} by ${flag.by}`];
+  return [
+    ...set('disabled', one.disabled),
+    ...one.inactiveBy.map((secret) => `inactive by Secret ${secret}`),
+    ...set('put on hold', one.onHold),
+  ].join('; ');
 }
 
-export async function keysView(
-  { keys }: Pick<Reads, 'keys'>,
-  partner: string | undefined,
-): Promise<KeyView[]> {
+/** The command that undoes a Secret's status. */
+export function reactivation(secret: string): string {
+  const [namespace, name] = secret.split('/');
+  return `Secret ${secret} makes keys inactive; to undo that: kubectl -n ${namespace} annotate secret ${name} ${STATUS_ANNOTATION}=active --overwrite`;
+}
+
+export type KeyView = Awaited<ReturnType<typeof keysView>>[number];
+
+export async function keysView({ keys }: Pick<Reads, 'keys'>, partner: string | undefined) {
   const [all, flagged] = await Promise.all([keys.list(partner), keys.disabled()]);
   const disabled = new Set(flagged.map(({ _id }) => _id));
   return all.map((key) => ({
     key: keyIdOf(key.hash),
     partner: key.partnerId,
+    mode: key.terms.test ? 'test' : 'live',
     status: keyStatus(key, disabled.has(key.partnerId)),
+    inactiveBy: key.inactiveBy && secretName(key.inactiveBy),
     secret: secretName(key.source),
-    ...defined({
-      inactiveBy: key.inactiveBy && secretName(key.inactiveBy),
-      lastUsedAt: key.lastUsedAt,
-      test: key.terms.test,
-      notAfter: key.terms.notAfter,
-      cidrs: key.terms.cidrs,
-      revokedAt: key.revokedAt,
-    }),
+    lastUsedAt: key.lastUsedAt,
+    notAfter: key.terms.notAfter,
+    cidrs: key.terms.cidrs,
     changedAt: key.updatedAt,
+    revokedAt: key.revokedAt,
   }));
 }
 
-function keyStatus({ revokedAt, status }: PartnerKey, disabled: boolean): KeyView['status'] {
+function keyStatus({ revokedAt, status }: PartnerKey, disabled: boolean) {
   if (revokedAt !== undefined) return 'revoked';
   return disabled ? 'disabled' : status;
 }
 
-export interface HoldView {
-  readonly partner: string;
-  readonly at: Date;
-  readonly by: string;
-  /** Counted up to `OPEN_COUNTED`. */
-  readonly waiting: number;
+/** As in "test, inactive by partner-keys/acme". */
+export function keyStatusInWords({ mode, status, inactiveBy }: KeyView): string {
+  const by = inactiveBy === undefined ? '' : ` by ${inactiveBy}`;
+  return (mode === 'test' ? 'test, ' : '') + status + by;
 }
 
-export async function holdsView({
-  holds,
-  submissions,
-}: Pick<Reads, 'holds' | 'submissions'>): Promise<HoldView[]> {
+/** Waiting requests are counted up to `OPEN_COUNTED`. */
+export async function holdsView({ holds, submissions }: Pick<Reads, 'holds' | 'submissions'>) {
   return Promise.all(
     (await holds.list()).map(async ({ _id: partner, at, by }) => ({
       partner,

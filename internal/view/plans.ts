@@ -5,14 +5,18 @@ import type { SubmissionRecord } from '../submission/submission.ts';
 import { utc } from './times.ts';
 
 /** `whyNot` continues a sentence that begins with the request's id. */
-export type Plan =
-  | { readonly to: State; readonly whyNot?: never }
-  | { readonly to?: never; readonly whyNot: string };
+export interface Plan {
+  readonly to?: State;
+  readonly whyNot?: string;
+  /** It is possible in some minutes. */
+  readonly later?: true;
+  /** A worker has it. */
+  readonly inHand?: true;
+}
 
-export type Planned = Pick<
-  SubmissionRecord,
-  '_id' | 'state' | 'version' | 'erasedAt' | 'claimedUntil'
->;
+type Planned = Pick<SubmissionRecord, '_id' | 'state' | 'version' | 'erasedAt' | 'claimedUntil'> & {
+  readonly pastRetention?: true;
+};
 
 export function claimEnd(
   { state, claimedUntil }: Pick<Planned, 'state' | 'claimedUntil'>,
@@ -21,17 +25,6 @@ export function claimEnd(
   return isOpen(state) && claimedUntil !== undefined && claimedUntil > now
     ? claimedUntil
     : undefined;
-}
-
-/** Undefined if no worker has the request. */
-export function claimInWords(
-  record: Pick<Planned, 'state' | 'claimedUntil'>,
-  now: Date,
-): string | undefined {
-  const until = claimEnd(record, now);
-  return until === undefined
-    ? undefined
-    : `is being worked on: it is free at ${utc(until)} UTC, or later if the worker goes on`;
 }
 
 export function stateAfter(
@@ -47,85 +40,23 @@ export function stateAfter(
   return nextState(state, event, facts);
 }
 
-export function planRetry(record: Planned, account: Account | undefined): Plan {
-  const { state, erasedAt } = record;
-  if (erasedAt !== undefined) return { whyNot: 'was erased: there is nothing to work on' };
-  if (account?.releasedAt !== undefined)
-    return { whyNot: 'has a released account: the partner applies again' };
-  const to = isOpen(state) ? state : stateAfter(record, account, 'retry');
-  if (to === undefined)
-    return { whyNot: `is ${state} (${cardOf(state)?.meaning}): nothing to retry` };
-  return { to };
+function planOf(to: State | undefined, whyNot: string): Plan {
+  return to === undefined ? { whyNot } : { to };
 }
 
-export function planResend(record: Planned, account: Account | undefined): Plan {
-  const { _id, state } = record;
-  if (state === 'dead_lettered') return { whyNot: `is dead_lettered: use "retry ${_id}"` };
-  if (state !== 'completed' && state !== 'undeliverable') {
-    return {
-      whyNot: `is ${state}: only a completed or undeliverable request has a mail to send again`,
-    };
-  }
-  const whyNot = whyNoMail(record, account);
-  return whyNot === undefined ? { to: 'account_created' } : { whyNot };
+/** Ending a worker's claim during a hand-over would send two e-mails. */
+function unlessClaimed(record: Planned, now: Date, plan: Plan): Plan {
+  const until = claimEnd(record, now);
+  if (until === undefined) return plan;
+  const whyNot = `is being worked on: it is free at ${utc(until)} UTC, or later if the worker goes on`;
+  return { whyNot, inHand: true };
 }
 
-export function planClose(record: Planned, account: Account | undefined): Plan {
-  const { state } = record;
-  // A close that was cut off has left the account.
-  const half = state === 'closed' && account !== undefined && account.closedAt === undefined;
-  const to = half ? state : stateAfter(record, account, 'close');
-  return to === undefined
-    ? { whyNot: `is ${state} (${cardOf(state)?.meaning}): nothing to close` }
-    : { to };
-}
-
-export function planReopen(record: Planned, account: Account | undefined): Plan {
-  const { state, erasedAt } = record;
-  if (erasedAt !== undefined) return { whyNot: 'was erased: there is nothing to work on' };
-  if (account?.releasedAt !== undefined)
-    return { whyNot: 'has a released account: the partner applies again' };
-  const to = stateAfter(record, account, 'reopen');
-  return to === undefined ? { whyNot: `is ${state}: only a closed request is reopened` } : { to };
-}
-
-export function planCorrectEmail(record: Planned, account: Account | undefined): Plan {
-  const whyNot = whyNoMail(record, account);
-  if (whyNot !== undefined) return { whyNot };
-  const to = stateAfter(record, account, 'correct_address');
-  return to === undefined ? { whyNot: `is ${record.state}: its account is not mailed` } : { to };
-}
-
-export function planRelease({ state }: Planned, account: Account | undefined): Plan {
-  if (account === undefined) return { whyNot: `is ${state} and has no account` };
-  if (account.releasedAt !== undefined)
-    return { whyNot: `has account ${account._id}, which was released before` };
-  return isOpen(state)
-    ? { whyNot: `is still being worked on (${state}): release it once it is settled` }
-    : { to: state };
-}
-
-/** With `later`, the same bounce may be reported again in some minutes. */
-export function planBounce(
-  record: Planned & { readonly pastRetention?: true },
-  account: Account | undefined,
-): Plan & { readonly later?: true } {
-  const { state } = record;
-  if (account === undefined) return { whyNot: `is ${state} and has no account` };
-  if (account.releasedAt !== undefined) return { whyNot: 'has an account that was released' };
-  if (account.activation?.usedAt !== undefined)
-    return { whyNot: 'has a link that has been used, so the e-mail arrived: nothing was changed' };
-  if (record.pastRetention === true)
-    return { whyNot: 'is past its retention: nothing was changed' };
-  if (state === 'account_created') {
-    return {
-      whyNot: `is account_created: its e-mail is not noted as sent yet, so report it again later`,
-      later: true,
-    };
-  }
-  return state === 'completed'
-    ? { to: 'undeliverable' }
-    : { whyNot: `is ${state}: only the e-mail of a completed request can bounce later` };
+function whyNoWork({ erasedAt }: Planned, account: Account | undefined): string | undefined {
+  if (erasedAt !== undefined) return 'was erased: there is nothing to work on';
+  return account?.releasedAt === undefined
+    ? undefined
+    : 'has a released account: the partner applies again';
 }
 
 function whyNoMail({ erasedAt }: Planned, account: Account | undefined): string | undefined {
@@ -136,6 +67,74 @@ function whyNoMail({ erasedAt }: Planned, account: Account | undefined): string 
     ? 'has a link that has been used: the applicant can log in and change things there'
     : undefined;
 }
+
+const inWords = (state: State): string => `is ${state} (${cardOf(state)?.meaning})`;
+
+export const plans = {
+  retry: (record, account, now) => {
+    const { state } = record;
+    const whyNot = whyNoWork(record, account);
+    const to = isOpen(state) ? state : stateAfter(record, account, 'retry');
+    const plan = planOf(to, `${inWords(state)}: nothing to retry`);
+    return unlessClaimed(record, now, whyNot === undefined ? plan : { whyNot });
+  },
+  resend: (record, account) => {
+    const { _id, state } = record;
+    if (state === 'dead_lettered') return { whyNot: `is dead_lettered: use "retry ${_id}"` };
+    if (state !== 'completed' && state !== 'undeliverable') {
+      return {
+        whyNot: `is ${state}: only a completed or undeliverable request has a mail to send again`,
+      };
+    }
+    const whyNot = whyNoMail(record, account);
+    return whyNot === undefined ? { to: 'account_created' } : { whyNot };
+  },
+  close: (record, account, now) => {
+    const { state } = record;
+    // A close that was cut off has left the account.
+    const half = state === 'closed' && account !== undefined && account.closedAt === undefined;
+    const to = half ? state : stateAfter(record, account, 'close');
+    return unlessClaimed(record, now, planOf(to, `${inWords(state)}: nothing to close`));
+  },
+  reopen: (record, account) => {
+    const whyNot = whyNoWork(record, account);
+    if (whyNot !== undefined) return { whyNot };
+    const to = stateAfter(record, account, 'reopen');
+    return planOf(to, `is ${record.state}: only a closed request is reopened`);
+  },
+  correctEmail: (record, account) => {
+    const whyNot = whyNoMail(record, account);
+    if (whyNot !== undefined) return { whyNot };
+    const to = stateAfter(record, account, 'correct_address');
+    return planOf(to, `is ${record.state}: its account is not mailed`);
+  },
+  release: ({ state }, account) => {
+    if (account === undefined) return { whyNot: `is ${state} and has no account` };
+    if (account.releasedAt !== undefined)
+      return { whyNot: `has account ${account._id}, which was released before` };
+    return isOpen(state)
+      ? { whyNot: `is still being worked on (${state}): release it once it is settled` }
+      : { to: state };
+  },
+  bounce: ({ state, pastRetention }, account) => {
+    if (account === undefined) return { whyNot: `is ${state} and has no account` };
+    if (account.releasedAt !== undefined) return { whyNot: 'has an account that was released' };
+    if (account.activation?.usedAt !== undefined)
+      return {
+        whyNot: 'has a link that has been used, so the e-mail arrived: nothing was changed',
+      };
+    if (pastRetention === true) return { whyNot: 'is past its retention: nothing was changed' };
+    if (state === 'account_created') {
+      return {
+        whyNot: `is account_created: its e-mail is not noted as sent yet, so report it again later`,
+        later: true,
+      };
+    }
+    return state === 'completed'
+      ? { to: 'undeliverable' }
+      : { whyNot: `is ${state}: only the e-mail of a completed request can bounce later` };
+  },
+} satisfies Record<string, (record: Planned, account: Account | undefined, now: Date) => Plan>;
 
 /** A login application may remove `activation` instead of recording the use. */
 export function linkUsed({ notifiedAt, activation }: Account): boolean {

@@ -9,57 +9,52 @@ import { errorOf } from './reasons.ts';
 
 export function recordJson(record: SubmissionRecord, reveal: boolean): Record<string, unknown> {
   const { applicant, body } = record;
-  return {
+  const hasKey = record.idempotencyDigest !== undefined;
+  return defined({
     request_id: record._id,
     state: record.state,
     received_at: record.receivedAt,
     state_at: record.stateAt,
-    ...defined({ partner: record.partnerId }),
+    partner: record.partnerId,
     http_status: record.httpStatus,
-    ...(applicant === undefined ? {} : { applicant: applicantJson(applicant, reveal) }),
-    ...defined({
-      reasons: record.reasons?.map(({ field, code, message, duplicateOf }) => ({
-        field,
-        code,
-        message,
-        ...defined({ duplicate_of: duplicateOf }),
-      })),
-    }),
-    ...defined({ account_id: record.accountId }),
+    applicant: applicant && applicantJson(applicant, reveal),
+    reasons: record.reasons?.map(({ field, code, message, duplicateOf }) =>
+      defined({ field, code, message, duplicate_of: duplicateOf }),
+    ),
+    account_id: record.accountId,
     attempts: record.attempts,
-    ...defined({ ambiguous: record.ambiguous }),
-    ...defined({ last_error: errorOf(record) }),
-    ...defined({ next_attempt_at: record.dueAt }),
+    ambiguous: record.ambiguous,
+    last_error: errorOf(record),
+    next_attempt_at: record.dueAt,
     history: record.history,
     remote_ip: record.remoteIp,
-    ...defined({ content_type: record.contentType }),
-    ...defined({ user_agent: record.userAgent }),
+    content_type: record.contentType,
+    user_agent: record.userAgent,
     body_bytes: record.bodyBytes,
-    ...defined({ sent: sentInWords(record) }),
+    sent: sentInWords(record),
     // With all but a nine-digit EIN known, the digest reveals it.
-    ...(reveal ? defined({ body_sha256: record.bodySha256 }) : {}),
-    ...(reveal && body !== undefined ? { body: Buffer.from(body.buffer).toString('utf8') } : {}),
-    ...(record.idempotencyDigest === undefined
-      ? {}
-      : { idempotency_key: true, sent_again: record.adopted === true }),
-    ...defined({ trace_id: traceIdOf(record) }),
-    ...defined({ erased_at: record.erasedAt }),
-    ...defined({ expires_at: record.expiresAt }),
-  };
+    body_sha256: reveal ? record.bodySha256 : undefined,
+    body: reveal && body !== undefined ? Buffer.from(body.buffer).toString('utf8') : undefined,
+    idempotency_key: hasKey || undefined,
+    sent_again: hasKey ? record.adopted === true : undefined,
+    trace_id: traceIdOf(record),
+    erased_at: record.erasedAt,
+    expires_at: record.expiresAt,
+  });
 }
 
 export function accountJson(account: Account, reveal: boolean, now: Date): Record<string, unknown> {
-  return {
+  return defined({
     account_id: account._id,
     ...applicantJson(account.released ?? account, reveal),
     created_at: account.createdAt,
-    ...defined({ notified_at: account.notifiedAt }),
+    notified_at: account.notifiedAt,
     link: linkState(account, now),
-    ...defined({ link_expires_at: account.activation?.expiresAt }),
-    ...defined({ link_used_at: account.activation?.usedAt }),
-    ...defined({ released_at: account.releasedAt }),
-    ...defined({ mail: account.mail }),
-  };
+    link_expires_at: account.activation?.expiresAt,
+    link_used_at: account.activation?.usedAt,
+    released_at: account.releasedAt,
+    mail: account.mail,
+  });
 }
 
 function applicantJson(applicant: Applicant, reveal: boolean): Record<string, unknown> {

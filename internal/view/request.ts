@@ -3,7 +3,7 @@ import { linkState, type Account } from '../account/account.ts';
 import { isEmailAddress } from '../application/email-address.ts';
 import { defined } from '../platform/defined.ts';
 import { referenceOf } from '../platform/ids.ts';
-import { isOpen, type State } from '../submission/states.ts';
+import { cardOf, isOpen, type State } from '../submission/states.ts';
 import type { Applicant, SubmissionRecord } from '../submission/submission.ts';
 import { OTHERS_LISTED } from './limits.ts';
 import type { FoundSubmission } from './look-up.ts';
@@ -27,6 +27,8 @@ export type Tone = 'good' | 'open' | 'bad' | 'other';
 export interface RequestView {
   readonly requestId: string;
   readonly state: State;
+  /** Of the state, in words. */
+  readonly meaning: string;
   readonly tone: Tone;
   readonly facts: readonly Fact[];
   readonly reasons: readonly {
@@ -63,6 +65,7 @@ export async function requestView(
   return {
     requestId: record._id,
     state: record.state,
+    meaning: cardOf(record.state)?.meaning ?? 'a state that this version does not know',
     tone: toneOf(record.state),
     facts: factsOf(record, account, { now, reveal, waits }),
     reasons: (record.reasons ?? []).map(({ field = '', code, message, duplicateOf }) => ({

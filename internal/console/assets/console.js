@@ -92,4 +92,5 @@ await start();
 if (document.querySelector('#pause') !== null) {
   setInterval(() => void refresh().catch(() => undefined), REFRESH_MS);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => void draw());
+  addEventListener('resize', () => void draw());
 }

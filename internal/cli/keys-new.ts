@@ -1,14 +1,10 @@
-/** `keys new` and `keys list`: make an API key's Secret manifest, and list keys. */
+/** `keys new`: makes an API key's Secret manifest. */
 import { hashApiKey, keyIdOf, newApiKey } from '../partner/api-key.ts';
 import { partnerSecretManifest } from '../partner/key-manifest.ts';
 import { MODE_ANNOTATION } from '../partner/key-terms.ts';
 import { defined } from '../platform/defined.ts';
-import { printable } from '../platform/terminal.ts';
-import { keysView } from '../view/partners.ts';
-import { utcSeconds } from '../view/times.ts';
 import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { partner as partnerName } from './options.ts';
-import { headed, lastUseCells } from './tables.ts';
 
 export const keysNew: Command = {
   name: 'keys new',
@@ -23,17 +19,6 @@ export const keysNew: Command = {
     'keys new acme --namespace partner-ingest-keys > acme-key.yaml',
   ],
   run: (call) => Promise.resolve(newKey(call)),
-};
-
-export const keysList: Command = {
-  name: 'keys list',
-  positionals: [],
-  about: 'active keys, with their Secret and their last use',
-  details:
-    'Keys are named by the beginning of their SHA-256. "inactive by SECRET" names the Secret whose status says so; "disabled" is "partner disable". The last use is at most 30 s behind.',
-  options: ['partner'],
-  examples: ['keys list', 'keys list --partner acme --json'],
-  run: listKeys,
 };
 
 function newKey({ positionals, values, out, keysNamespace }: Call): ExitCode {
@@ -53,44 +38,4 @@ function newKey({ positionals, values, out, keysNamespace }: Call): ExitCode {
     out.line(yaml.trimEnd());
   }
   return EXIT.ok;
-}
-
-async function listKeys({ desk, values, out, clock }: Call): Promise<ExitCode> {
-  const now = clock.now();
-  const { partner } = values;
-  const keys = await keysView(desk, partner);
-  if (values.json) {
-    out.json(
-      keys.map((one) => ({
-        key: one.key,
-        partner: one.partner,
-        mode: one.test ? 'test' : 'live',
-        status: one.status,
-        inactive_by: one.inactiveBy ?? null,
-        secret: one.secret,
-        last_used_at: one.lastUsedAt ?? null,
-        not_after: one.notAfter ?? null,
-        cidrs: one.cidrs ?? null,
-        changed_at: one.changedAt,
-        revoked_at: one.revokedAt ?? null,
-      })),
-    );
-  } else if (keys.length > 0) {
-    const ends = keys.some(({ notAfter }) => notAfter !== undefined) ? ['ENDS (UTC)'] : [];
-    const header = ['PARTNER', 'STATUS', 'KEY', 'SECRET', 'LAST USED (UTC)', '', ...ends];
-    const rows = keys.map((one) => [
-      one.partner,
-      `${one.test ? 'test, ' : ''}${one.status}${one.inactiveBy === undefined ? '' : ` by ${one.inactiveBy}`}`,
-      one.key,
-      one.secret,
-      ...lastUseCells(one.lastUsedAt, now),
-      ...(one.notAfter === undefined ? [] : [utcSeconds(one.notAfter)]),
-    ]);
-    out.line(headed(header, rows));
-  }
-  if (keys.length > 0) return EXIT.ok;
-  out.note(
-    partner === undefined ? 'there are no keys' : `partner ${printable(partner)} has no keys`,
-  );
-  return EXIT.found;
 }
