@@ -1,6 +1,7 @@
 /** Logs in at the console by a real OpenID provider, in a real browser. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createServer, type Server } from 'node:http';
+import { sign } from '@fastify/cookie';
 import { Provider } from 'oidc-provider';
 import type { Browser, BrowserContext, Page } from 'puppeteer-core';
 import { freePort } from '../../deploy/local/stores/wait.ts';
@@ -19,6 +20,7 @@ let environment: Readonly<Record<string, string>>;
 let desk: InProcess;
 let requestId: string;
 const application = newApplication();
+const SECRET = 'a-secret-for-tests-of-32-characters-or-more';
 
 beforeAll(async () => {
   world = await openWorld();
@@ -32,7 +34,7 @@ beforeAll(async () => {
   environment = {
     CONSOLE_PORT: String(consolePort),
     CONSOLE_URL: url,
-    CONSOLE_SESSION_SECRET: 'a-secret-for-tests-of-32-characters-or-more',
+    CONSOLE_SESSION_SECRET: SECRET,
     OIDC_ISSUER: `http://127.0.0.1:${port}`,
     OIDC_CLIENT_ID: 'console',
     OIDC_CLIENT_SECRET: 'a-client-secret-for-tests',
@@ -143,6 +145,18 @@ test('a wrong state, a return without a log-in, and a forged session are refused
     const page = await fetch(desk.url, { headers: { cookie: session }, redirect: 'manual' });
     expect([page.status, page.headers.get('location')]).toEqual([303, '/login?to=%2F']);
   }
+});
+
+test('a session ends at its time', async () => {
+  const statusAt = async (until: number) => {
+    const session = { kind: 'session', name: 'jane', role: 'support', until };
+    const text = Buffer.from(JSON.stringify(session)).toString('base64url');
+    const cookie = `session=${encodeURIComponent(sign(text, SECRET))}`;
+    const page = await fetch(`${desk.url}/trail`, { headers: { cookie }, redirect: 'manual' });
+    return page.status;
+  };
+  expect(await statusAt(Date.now() + 60_000)).toBe(200);
+  expect(await statusAt(Date.now() - 60_000)).toBe(303);
 });
 
 test('the console does not start on a public address without OIDC', () => {

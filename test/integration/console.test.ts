@@ -4,7 +4,6 @@ import type { Browser, Page } from 'puppeteer-core';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { accessFaults, isTooWide, openBrowser, picture, textOf } from '../support/browser.ts';
-import { cliOf } from '../support/cli.ts';
 import { send } from '../support/http.ts';
 import { heal, openOwnWorld, submit, type OwnWorld } from '../support/processing.ts';
 import { HEAL_HANG_MS, eventually } from '../support/wait.ts';
@@ -20,6 +19,7 @@ const hostile = {
   ...newApplication(),
   business_name: `<script>alert(1)</script>\u{202e}${'w'.repeat(150)}`,
 };
+const endless = { ...newApplication(), business_name: 'w'.repeat(1_000), email: 'w'.repeat(1_000) };
 
 let own: OwnWorld;
 let world: World;
@@ -50,8 +50,8 @@ beforeAll(async () => {
   });
   ids = [await submit(world, ingest, application), await submit(world, ingest, hostile)];
   for (const id of ids) await world.recordIn('completed', id);
-  ids.push(await submit(world, ingest, application));
-  await world.recordIn('rejected', ids[2]!);
+  ids.push(await submit(world, ingest, application), await submit(world, ingest, endless));
+  for (const id of ids.slice(2)) await world.recordIn('rejected', id);
   load = (async () => {
     while (!loading.signal.aborted) {
       await send(ingest.url, { key: world.key, body: JSON.stringify(newApplication()) });
@@ -87,14 +87,25 @@ const paths = [
   '/trail',
   '/requests/nothing',
 ];
+/** Expects no finding of axe, room at 360 px, and `says` on each page but the form. */
+async function everyPage({ says = /./, axe = true } = {}): Promise<void> {
+  await page.setViewport({ width: 360, height: 800 });
+  for (const path of [...paths, ...ids.map((id) => `/requests/${id}`)]) {
+    const text = await open(path);
+    const saysSo = path === '/find' || says.test(text);
+    const faults = axe || path === '/' ? await accessFaults(page) : [];
+    expect({ path, saysSo, tooWide: await isTooWide(page), faults }).toEqual({
+      path,
+      saysSo: true,
+      tooWide: false,
+      faults: [],
+    });
+  }
+}
+
 test('each page under load passes axe in both colour schemes and fits 360 px', async () => {
   await nowSays(/Accepted \(202\)\n[1-9]/);
-  for (const path of [...paths, ...ids.map((id) => `/requests/${id}`)]) {
-    await page.setViewport({ width: 360, height: 800 });
-    await open(path);
-    expect({ path, tooWide: await isTooWide(page) }).toEqual({ path, tooWide: false });
-    expect({ path, faults: await accessFaults(page) }).toEqual({ path, faults: [] });
-  }
+  await everyPage();
   await page.setViewport({ width: 1_280, height: 900 });
   await open('/');
   await picture(page, 'now-under-load');
@@ -150,14 +161,24 @@ test('a reveal needs a reason, and is noted before it shows', async () => {
   expect(await open('/trail')).toContain('ticket 4711');
 });
 
-test('a hostile name is shown as text, without its direction mark', async () => {
-  await open(`/requests/${ids[1]}`);
-  await page.type('#why', 'to see the name');
-  await Promise.all([page.waitForNavigation(), page.click('main button')]);
-  expect(await textOf(page)).toContain('<script>alert(1)</script>\u{fffd}');
-  expect(await page.content()).not.toMatch(/\u{202e}|<script>alert/u);
+test('hostile names are shown as text, without direction marks', async () => {
   await page.setViewport({ width: 360, height: 800 });
-  expect(await isTooWide(page)).toBe(false);
+  for (const [id, text] of [
+    [ids[1], '<script>alert(1)</script>\u{fffd}'],
+    [ids[3], endless.business_name],
+  ]) {
+    await open(`/requests/${id}`);
+    await page.type('#why', 'to see the name');
+    await Promise.all([page.waitForNavigation(), page.click('main button')]);
+    expect(await textOf(page)).toContain(text);
+    expect(await page.content()).not.toMatch(/\u{202e}|<script>alert/u);
+    expect(await isTooWide(page)).toBe(false);
+  }
+  for (const name of [hostile.business_name, '<script>'])
+    expect(await open(`/partners/${encodeURIComponent(name)}`)).toMatch(
+      /^There is no such page|No key/m,
+    );
+  expect(await open('/partners/%zz')).toBe('There is no such page.');
   expect(dialogs).toEqual([]);
 });
 
@@ -177,30 +198,10 @@ test('a form without its token and a request from another site are refused', asy
   expect(headers.get('cache-control')).toBe('no-store');
 });
 
-test('console and command say the same of each request', async () => {
-  const cli = cliOf(world);
-  const records = await world.records();
-  expect(records.length).toBeGreaterThan(20);
-  for (const { _id: id } of records.slice(0, 30)) {
-    const answer = await fetch(`${desk.url}/requests/${id}`);
-    const html = await answer.text();
-    shown.push(html);
-    await page.setContent(html);
-    const text = await textOf(page);
-    const told = (await cli('show', id, '--json')).json<{
-      state: string;
-      next: string;
-      commands: { command: string }[];
-    }>();
-    for (const words of [told.state, told.next, ...told.commands.map(({ command }) => command)])
-      expect({ id, says: text.includes(words) }).toEqual({ id, says: true });
-  }
-});
-
 test('with Redis away, the first page says so and names the cause', async () => {
   await own.redis.signal('SIGSTOP');
   await nowSays(/Warning[^\n]*Redis/);
-  expect(await accessFaults(page)).toEqual([]);
+  await everyPage({ axe: false });
   await heal(own.redis);
   await nowSays(/Nothing: no pod reports/);
 });
@@ -208,7 +209,8 @@ test('with Redis away, the first page says so and names the cause', async () => 
 test('with the relay away, the first page says that e-mails wait', async () => {
   await world.mail.stopListening();
   await nowSays(/e-mails wait for the relay/);
-  expect(await accessFaults(page)).toEqual([]);
+  await everyPage({ axe: false });
+  await open('/');
   await picture(page, 'now-in-an-outage');
   await world.mail.listenAgain();
   await nowSays(/Nothing: no pod reports/);
@@ -218,11 +220,7 @@ test('with MongoDB away, each page says so, and the first one still shows the po
   await own.mongo.signal('SIGSTOP');
   await nowSays(/console[^]*MongoDB|MongoDB[^]*console/);
   expect(await textOf(page)).toMatch(/processor 127\.0\.0\.1:\d+/);
-  expect(await accessFaults(page)).toEqual([]);
-  for (const path of ['/dead-letters', '/partners', '/trail', `/requests/${ids[0]}`]) {
-    expect(await open(path)).toContain('MongoDB');
-    expect(await accessFaults(page)).toEqual([]);
-  }
+  await everyPage({ says: /MongoDB/ });
   await heal(own.mongo);
   await nowSays(/Nothing: no pod reports/);
 });
@@ -230,7 +228,7 @@ test('with MongoDB away, each page says so, and the first one still shows the po
 test('no page, log or trail holds unmasked personal data', async () => {
   const logs = [...processes, desk].flatMap(({ lines }) => lines);
   const all = [...shown, ...logs, JSON.stringify(await trail())].join('\n');
-  expect(shown.length).toBeGreaterThan(50);
+  expect(shown.length).toBeGreaterThan(40);
   expect(all).not.toContain(CANARY);
   expect(all).not.toContain('CanaryName');
   expect(all).not.toContain(application.ein);

@@ -34,8 +34,15 @@ export interface Told {
   readonly simulatedMs: number;
 }
 
-/** Rejects with a `Violation`. */
-export async function play(planned: Plan, parts: Partial<Parts> = {}): Promise<Told> {
+/**
+ * Rejects with a `Violation` that tells what went wrong. `look` sees the world when all that was
+ * planned has begun, and at the end; the world stands still meanwhile.
+ */
+export async function play(
+  planned: Plan,
+  parts: Partial<Parts> = {},
+  look: (world: World) => Promise<void> = () => Promise.resolve(),
+): Promise<Told> {
   const plan = leapt(planned);
   let healed = false;
   let forgiving = false;
@@ -72,6 +79,7 @@ export async function play(planned: Plan, parts: Partial<Parts> = {}): Promise<T
       ...plan.orders.map(({ atMs }) => atMs),
     );
     await scheduler.run(planEnds + 1, () => violations.length > 0);
+    await look(world);
     healed = true;
     await scheduler.run(planEnds + VERY_LATE_MS, () => violations.length > 0);
     await restUntil(
@@ -114,6 +122,7 @@ export async function play(planned: Plan, parts: Partial<Parts> = {}): Promise<T
       );
     if (left !== undefined)
       throw new Violation(`${left._id} is ${left.state} although it was retried`);
+    await look(world);
     return {
       windows,
       events: scheduler.events,

@@ -1,0 +1,130 @@
+/** The page of the console and the command say the same of every request of random histories. */
+import { expect, test } from '@jest/globals';
+import * as fc from 'fast-check';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { AccountQueries } from '../../internal/account/account-queries.ts';
+import { ACCOUNTS } from '../../internal/account/account.ts';
+import type { Call } from '../../internal/cli/command.ts';
+import { show } from '../../internal/cli/show.ts';
+import { pages } from '../../internal/console/render.ts';
+import { PARTNER_HOLDS, PartnerHolds } from '../../internal/partner/flags.ts';
+import { SUBMISSIONS } from '../../internal/submission/submission.ts';
+import { SupportQueries } from '../../internal/submission/support-queries.ts';
+import { lookUp } from '../../internal/view/look-up.ts';
+import { requestView } from '../../internal/view/request.ts';
+import { databaseOf, driverOf, type Wire } from './driver.ts';
+import { play } from './history.ts';
+import { plans } from './plan.ts';
+import type { World } from './world.ts';
+
+/* oxlint-disable node/no-process-env -- HISTORIES is a choice of the person who runs the tests */
+const HISTORIES = Number(process.env['HISTORIES'] ?? 40);
+
+/** What both must say, as the command tells programs. */
+interface Told {
+  readonly state: string;
+  readonly next: string;
+  readonly timeline: readonly { readonly what: string }[];
+  readonly commands: readonly { readonly what: string; readonly command: string }[];
+  readonly others: readonly { readonly request_id: string }[];
+  readonly reasons?: readonly { readonly code: string }[];
+}
+
+const ENTITIES = { amp: '&', lt: '<', gt: '>', quot: '"', '#39': "'" } as const;
+const visible = (html: string): string =>
+  html
+    .replaceAll(/<[^>]*>/g, ' ')
+    .replaceAll(/&(amp|lt|gt|quot|#39);/g, (_, name: keyof typeof ENTITIES) => ENTITIES[name]);
+const spaced = (text: string): string => text.replaceAll(/\s+/g, ' ');
+
+function readsOf(world: World) {
+  const wire: Wire = (execute) => Promise.resolve(execute());
+  const db = databaseOf({
+    [SUBMISSIONS]: driverOf(world.requests, wire),
+    [ACCOUNTS]: driverOf(world.accounts, wire),
+    [PARTNER_HOLDS]: driverOf(world.holds, wire),
+  });
+  const clock = { now: () => world.scheduler.date(), monotonicMs: () => 0 };
+  const trail = { ofRequest: () => Promise.resolve([]), newest: () => Promise.resolve([]) };
+  const reads = {
+    submissions: new SupportQueries(db),
+    accounts: new AccountQueries(db),
+    holds: new PartnerHolds({ db, clock }),
+    trail,
+  };
+  return { reads, clock };
+}
+
+async function commandSays(id: string, json: boolean, world: World): Promise<string> {
+  const { reads, clock } = readsOf(world);
+  const lines: string[] = [];
+  const out = {
+    line: (text = '') => lines.push(text),
+    json: (value: unknown) => lines.push(JSON.stringify(value)),
+  };
+  const values = { json, reveal: false, yes: false };
+  await show.run({ positionals: [id], values, desk: reads, clock, out } as unknown as Call);
+  return lines.join('\n');
+}
+
+async function pageSays(id: string, world: World): Promise<string> {
+  const { reads, clock } = readsOf(world);
+  const now = clock.now();
+  const person = { name: 'somebody', nameFrom: 'console', role: 'viewer' } as const;
+  let html = '';
+  const reply = {
+    generateCsrf: () => '',
+    code: () => reply,
+    type: () => reply,
+    header: () => reply,
+    send: (text: string) => {
+      html = text;
+      return reply;
+    },
+  };
+  const found = await lookUp(id, reads, now);
+  if ('missing' in found) throw new Error(found.missing);
+  const view = await requestView(found, reads, { now, reveal: false });
+  const showPage = pages(() => ({ person, oidc: false, now }));
+  showPage({} as FastifyRequest, reply as unknown as FastifyReply, 'request', {
+    title: id,
+    reveal: false,
+    view,
+  });
+  return html;
+}
+
+test(`page and command agree on all requests of ${HISTORIES} histories`, async () => {
+  const seed = Date.now() % 2 ** 31;
+  const seen = new Set<string>();
+  let requests = 0;
+  const compare = async (world: World): Promise<void> => {
+    for (const { _id: id } of world.records()) {
+      const told = JSON.parse(await commandSays(id, true, world)) as Told;
+      const texts = {
+        command: spaced(await commandSays(id, false, world)),
+        page: spaced(visible(await pageSays(id, world))),
+      };
+      const says = [
+        told.state,
+        told.next,
+        ...told.timeline.map(({ what }) => what),
+        ...told.commands.flatMap(({ what, command }) => [what, command]),
+        ...told.others.map((other) => other.request_id),
+        ...(told.reasons ?? []).map(({ code }) => code),
+      ];
+      for (const [where, text] of Object.entries(texts))
+        expect({
+          seed,
+          id,
+          where,
+          lacks: says.filter((one) => !text.includes(spaced(one))),
+        }).toEqual({ seed, id, where, lacks: [] });
+      seen.add(told.state);
+      requests += 1;
+    }
+  };
+  for (const plan of fc.sample(plans, { seed, numRuns: HISTORIES })) await play(plan, {}, compare);
+  expect(requests).toBeGreaterThan(HISTORIES);
+  expect([...seen]).toEqual(expect.arrayContaining(['completed', 'rejected']));
+}, 600_000);
