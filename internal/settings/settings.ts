@@ -34,7 +34,7 @@ const settings = {
     usedBy: every,
     secret: true,
     about:
-      'MongoDB connection string. The record of truth lives there. Must have TLS, except on loopback; the certificate is always verified.',
+      'MongoDB connection string. Must have TLS, except on loopback; the certificate is always verified.',
   },
   MONGODB_DATABASE: {
     schema: nonEmpty.default('partner_ingest'),
@@ -46,7 +46,7 @@ const settings = {
     usedBy: workers,
     secret: true,
     about:
-      'Redis for queue hints and the shared rate limit: one server, Sentinel or Cluster (docs/stores.md). Must be `rediss`, except on loopback. Losing all of it loses no work.',
+      'Redis for queue hints and the shared rate limit: one server, Sentinel or Cluster (docs/stores.md). Must be `rediss`, except on loopback.',
   },
   ALLOW_INSECURE_STORES: {
     schema: flag.default(false),
@@ -63,7 +63,7 @@ const settings = {
       )
       .optional(),
     usedBy: every,
-    about: "Node's own switch for the check of certificates; refused when it is `0`.",
+    about: "Node's switch for the check of certificates; refused when it is `0`.",
   },
   HTTP_HOST: {
     schema: nonEmpty.default('::'),
@@ -118,20 +118,18 @@ const settings = {
   STATUS_ENDPOINT: {
     schema: flag.default(true),
     usedBy: ['ingest'],
-    about:
-      'Whether partners may look up and list their own requests (`GET …/capital/ingest/{request_id}`, `…/capital/submissions`).',
+    about: 'Whether partners may look up and list their own requests.',
   },
   LOG_ACCEPTS: {
     schema: flag.default(false),
     usedBy: ['ingest'],
     about:
-      'Whether ingest logs a line for each recorded request: id, partner, status, SHA-256 of the body. After a restore they name what is lost (docs/restore.md).',
+      'Whether ingest logs a line for each recorded request, to name what a restore lost (docs/restore.md).',
   },
   SHUTDOWN_DELAY_MS: {
     schema: wholeNumber(0, 120_000).default(0),
     usedBy: ['ingest'],
-    about:
-      'Wait between SIGTERM and closing, in milliseconds. Keep 0 where a preStop sleep does this job.',
+    about: 'Wait between SIGTERM and closing, in milliseconds. Keep 0 with a preStop sleep.',
   },
   PARTNER_KEYS_SOURCE: {
     schema: z
@@ -177,7 +175,7 @@ const settings = {
     schema: z.enum(['auto', 'required', 'opportunistic', 'none']).default('auto'),
     usedBy: ['processor'],
     about:
-      'STARTTLS with `smtp://`: `required`, `opportunistic` (where offered) or `none`; `auto` requires it where a password would go to another machine. Certificates are always verified; `NODE_EXTRA_CA_CERTS` adds a CA.',
+      'STARTTLS with `smtp://`: `required`, `opportunistic` or `none`; `auto` requires it where a password would go to another machine. `NODE_EXTRA_CA_CERTS` adds a CA.',
   },
   MAIL_FROM: {
     schema: email,
@@ -198,8 +196,7 @@ const settings = {
   MAIL_SUPPORT_CONTACT: {
     schema: oneLine(200).optional(),
     usedBy: ['processor'],
-    about:
-      'Where applicants ask for help, such as an e-mail address or a telephone number; the e-mail names it.',
+    about: 'Where applicants ask for help; the e-mail names it.',
   },
   MAIL_PER_SECOND: {
     schema: wholeNumber(0, 10_000).default(0),
@@ -211,7 +208,7 @@ const settings = {
     schema: wholeNumber(0, 1_000).default(0),
     usedBy: ['processor'],
     about:
-      'E-mails that one process hands over at the same time; one that takes longer than 2 s counts no more and keeps its connection. 0: `PROCESSOR_CONCURRENCY`.',
+      'E-mails that one process hands over at the same time, without those that take longer than 2 s. 0: `PROCESSOR_CONCURRENCY`.',
   },
   MAIL_TEMPLATES: {
     schema: z.string().default(''),
@@ -223,7 +220,7 @@ const settings = {
     schema: securePage,
     usedBy: ['processor'],
     about:
-      'Login page the applicant is sent to; the activation link is this URL with `account` and `token` added. Must be https, except on loopback.',
+      'Login page of the activation link, to which `account` and `token` are added. Must be https, except on loopback.',
   },
   LINK_SECRET: {
     schema: z.string().superRefine((secret, context) => {

@@ -68,12 +68,12 @@ export const ingestMetrics = {
   ),
   keysOutOfTerms: counter(
     'keys_out_of_terms',
-    'Requests with a known key that was revoked, has ended, came from an address that is not one of its own, or has the prefix of the other mode; each is a 401.',
+    'Requests answered 401 although their key is known, by cause.',
     { because: ['revoked', 'ended', 'address', 'mode'] },
   ),
   acceptSeconds: histogram(
     'accept_seconds',
-    'Time from request headers to a 202 or 400, in seconds.',
+    'Time from request headers to a 202 or 400.',
     LATENCY_SECONDS,
   ),
   brokenHttp: counter(
@@ -98,12 +98,12 @@ export const ingestMetrics = {
   ),
   untrustedForwardedFor: counter(
     'untrusted_forwarded_for',
-    'Requests with X-Forwarded-For or Forwarded from a peer that is not in TRUSTED_PROXIES, or whose trusted proxy names no address.',
+    'Requests with X-Forwarded-For or Forwarded from an untrusted peer, or without an address in it.',
   ),
   batchDocuments: histogram('batch_documents', 'Records written by one insert.', BATCH_DOCUMENTS),
   commitSeconds: histogram(
     'commit_seconds',
-    'Time from sending a batch to its durable answer, in seconds.',
+    'Time from sending a batch to its durable answer.',
     LATENCY_SECONDS,
   ),
   waitingDocuments: gauge('waiting_documents', 'Records waiting to be written by this process.'),
@@ -112,12 +112,12 @@ export const ingestMetrics = {
   }),
   idempotencyKeys: counter(
     'idempotency_keys',
-    'Requests whose Idempotency-Key was bound already, by what it is bound to: this body, another, or an erased one.',
+    'Requests whose Idempotency-Key was bound already, by what it is bound to.',
     { result: ['replayed', 'mismatched', 'erased'] },
   ),
   refusedDropped: counter(
     'refused_dropped',
-    'Refused requests that were to be recorded and were only counted.',
+    'Refused requests that were counted and not recorded.',
   ),
   withdrawals: counter('withdrawals', 'Records in doubt that were settled, by result.', {
     result: withdrawalResults,
@@ -142,7 +142,7 @@ export const ingestMetrics = {
   keys: gauge('keys', 'API keys held in memory.'),
   keysRefreshedAt: gauge(
     'keys_refreshed_timestamp_seconds',
-    'When the keys in memory were last known to be the stored ones, as Unix time; 0 before the first time.',
+    'When the keys in memory were last known to be the stored ones.',
   ),
 };
 
@@ -202,13 +202,13 @@ export const processorMetrics = {
   mails: counter('mails', 'Hand-overs to the mail server, by result.', byHandOver),
   handOverSeconds: histogram(
     'hand_over_seconds',
-    "Time from asking for a connection to the mail server to its last answer, by the hand-over's result, in seconds.",
+    "Time from asking for a connection to the last answer, by the hand-over's result.",
     HAND_OVER_SECONDS,
     byHandOver,
   ),
   possibleSecondMails: counter(
     'possible_second_mails',
-    'Mails that may have reached an applicant who may have got one before, by cause; the mail ledger lists them.',
+    'Possible second mails of an applicant, by cause; the mail ledger lists them.',
     { cause: ['ambiguous_data', 'crash', 'resent'] },
   ),
   duplicateKeys: counter(
@@ -220,13 +220,13 @@ export const processorMetrics = {
   ),
   completionSeconds: histogram(
     'completion_seconds',
-    'Time from receiving a request to its e-mail being handed over, in seconds.',
+    'Time from receiving a request to its e-mail being handed over.',
     COMPLETION_SECONDS,
   ),
   hints,
   reconcileRequeued: counter(
     'reconcile_requeued',
-    'Records found due that no job brought and no worker had: their hint or their worker was lost.',
+    'Records found due because their job or their worker was lost.',
   ),
   reconcileUnknown: gauge(
     'reconcile_unknown_records',
@@ -256,7 +256,7 @@ const controllerMetrics = {
   ),
   recordsOnHold: gauge(
     'records_on_hold',
-    'Records with work ahead of partners on hold, which `records` and the ages leave out; counted up to 100,000.',
+    'Records with work ahead of partners on hold, which `records` leaves out; counted up to 100,000.',
   ),
   partnerRecords: gauge(
     'partner_records',
@@ -265,11 +265,11 @@ const controllerMetrics = {
   ),
   bouncedMails: gauge(
     'bounced_mails',
-    'E-mails that the mail server took and that bounced later, as reported in the last 24 hours.',
+    'E-mails that bounced later, as reported in the last 24 hours.',
   ),
   oldestWaitingSeconds: gauge(
     'oldest_waiting_seconds',
-    'How long the application that has waited longest in a state has been waiting since it was received, in seconds.',
+    'Time since the receipt of the application that has waited longest in a state.',
     { state: openStates },
   ),
   queueJobs: gauge('queue_jobs', 'Jobs in Redis, by state; none while Redis is away.', {
@@ -277,7 +277,7 @@ const controllerMetrics = {
   }),
   backlogReadAt: gauge(
     'backlog_read_timestamp_seconds',
-    'When records and ages were last read from the database, as Unix time; 0 while not leading.',
+    'When records and ages were last read from the database; 0 while not leading.',
   ),
   auditFindings: gauge(
     'audit_findings',
@@ -299,12 +299,12 @@ const controllerMetrics = {
   }),
   syncedAt: gauge(
     'keys_synced_timestamp_seconds',
-    'When this process last knew that the stored keys are what the partner Secrets ask for, as Unix time.',
+    'When this process last knew that the stored keys are what the partner Secrets ask for.',
   ),
   leader: gauge('leader', '1 while this process leads.'),
   secretsSeenAt: gauge(
     'secrets_seen_timestamp_seconds',
-    'When the partner Secrets were last known to be current, as Unix time; only while leading.',
+    'When the partner Secrets were last known to be current; only while leading.',
   ),
   secretLists: counter('secret_lists', 'Complete lists of partner Secrets, by result.', {
     result: ['complete', 'failed'],

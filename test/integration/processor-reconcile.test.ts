@@ -7,7 +7,7 @@ import { Reconcile } from '../../internal/processor/reconcile.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { CLAIM_MS, DUE_PAGE, FIRST_SIGHT_GRACE_MS } from '../../internal/submission/limits.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
-import { isOpen, states, type State } from '../../internal/submission/states.ts';
+import { type State } from '../../internal/submission/states.ts';
 import {
   FIRST_DUE_MS,
   RECORD_SCHEMA,
@@ -158,17 +158,6 @@ test('one partner’s backlog of e-mails does not hide other work, and a hold is
   expect(lost()).toBe(0);
 });
 
-test.each(states.filter((state) => !isOpen(state)))(
-  'a record that is %s is never found',
-  async (state) => {
-    const { dueAt: _, ...record } = recordOf(newApplication(), clock.now(), { state });
-    await collection.insertOne(record);
-    clock.advance(86_400_000);
-    expect(await round()).toEqual([]);
-    expect(await store.claim(record._id, 0)).toBeUndefined();
-  },
-);
-
 test('records of a newer schema or an unknown state are left alone and counted', async () => {
   const newer = await insert({ schema: RECORD_SCHEMA + 1, version: 1 });
   const strange = await insert({ state: 'on_holiday' as State, version: 1 });
@@ -187,43 +176,6 @@ test('a process that does nothing for a minute is not live, unless it has work i
   expect(idle.faults(60_000)).toEqual(['nothing was read for 60 s, and no work is in hand']);
   await idle.round();
   expect(idle.faults(60_000)).toEqual([]);
-});
-
-test('a worker that lost its claim can neither renew, nor postpone, nor move the record', async () => {
-  const record = await insert();
-  await store.claim(record._id, 0);
-  clock.advance(CLAIM_MS);
-  await store.claim(record._id, 1);
-  const before = await read(record);
-  const frozen = position(record, 1);
-  expect(await store.renew(frozen)).toBe(false);
-  expect(await store.move(frozen, 'reject', 1)).toBeUndefined();
-  expect(
-    await store.postpone(frozen, {
-      delayMs: 1,
-      attempts: 9,
-      ambiguous: 9,
-      backedOffMs: 9,
-      lastError: 'x',
-    }),
-  ).toBe(false);
-  expect(await read(record)).toEqual(before);
-});
-
-test('of two operators who reopen a record from the same view, one is told that it has changed', async () => {
-  const record = await insert();
-  await store.claim(record._id, 0);
-  await store.move(position(record, 1), 'give_up', 27);
-  const seen = await read(record);
-  const options = { accountId: undefined, reason: 'operator retry' };
-  expect(await operator.reopen(seen, 'retry', options)).toBe('recorded');
-  expect(await operator.reopen(seen, 'retry', options)).toBe('changed');
-  // The record is in the same state again, but has changed.
-  await store.claim(record._id, 2);
-  await store.move(position(record, 3), 'give_up', 27);
-  expect(await read(record)).toMatchObject({ state: 'dead_lettered', version: 3 });
-  expect(await operator.reopen(seen, 'retry', options)).toBe('changed');
-  expect(await read(record)).toMatchObject({ state: 'dead_lettered', version: 3 });
 });
 
 test('retries and records that an operator made due are found, and count as no rescue', async () => {
