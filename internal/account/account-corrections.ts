@@ -24,7 +24,7 @@ export class AccountCorrections {
   }
 
   /**
-   * Voids links sent to the old address, which may be another person's. Whoever has `claimed` the
+   * Voids links sent to the old address, which may be another person's. A caller that has `claimed` the
    * request may do it during an e-mail.
    */
   async correctEmail(
