@@ -130,7 +130,6 @@ export const healthy: SeriesValues = {
   // Equal to the time at which promtool evaluates.
   [of('keys_refreshed_timestamp_seconds', 'pod="ingest-1"')]: rising(60),
   [of('keys_synced_timestamp_seconds', 'pod="controller-1"')]: rising(60),
-  [of('backlog_read_timestamp_seconds', 'pod="controller-1"')]: rising(60),
   [of('refused_dropped_total', 'pod="ingest-1"')]: always(0),
   [of('leader', 'pod="controller-1"')]: always(1),
   [of('leader', 'pod="controller-2"')]: always(0),
@@ -196,12 +195,6 @@ export const cases: readonly AlertCase[] = [
     fires: { [of('refused_dropped_total', 'pod="ingest-1"')]: '0+0x75 30+0x14' },
     says: '30 requests answered 401 or 403 in 15 minutes are only counted: MongoDB took no record of them.',
     quiet: { [of('refused_dropped_total', 'pod="ingest-1"')]: '0+0x75 20+0x14' },
-  },
-  {
-    alert: 'PartnerIngestBacklogStale',
-    fires: { [of('backlog_read_timestamp_seconds', 'pod="controller-1"')]: '0+60x80 4800+0x9' },
-    says: 'The controller that leads cannot count the records in the database; a growing backlog is not seen.',
-    quiet: { [of('backlog_read_timestamp_seconds', 'pod="controller-1"')]: '0+60x85 5100+0x4' },
   },
   {
     alert: 'PartnerIngestPromiseBurnsSlowly',

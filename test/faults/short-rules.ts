@@ -31,7 +31,6 @@ const OTHER_BOUNDS: Readonly<Record<string, Readonly<Record<string, string>>>> =
   PartnerIngestMailsWaiting: { '> 3600': '> 40', '>= 50': '>= 600' },
   PartnerIngestKeysStale: { '> 300': '> 75' },
   PartnerIngestMailsUndeliverable: { '>= 5': '>= 10' },
-  PartnerIngestBacklogStale: { '> 300': '> 75' },
   PartnerIngestRefusalsDropped: { '> 20': '> 5' },
 };
 
