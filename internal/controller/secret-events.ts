@@ -6,6 +6,7 @@ import {
   type CoreV1Api,
   type CoreV1Event,
 } from '@kubernetes/client-node';
+import { Allowance } from '../platform/allowance.ts';
 import type { Clock } from '../platform/clock.ts';
 import { kubernetesStatus } from '../platform/kubernetes.ts';
 import type { Logger } from '../platform/log.ts';
@@ -41,9 +42,8 @@ export class SecretEvents {
   readonly #clock: Clock;
   readonly #log: Logger;
   readonly #results: ControllerMetrics['secretEvents'];
+  readonly #allowance: Allowance;
   readonly #told = new Map<string, Told>();
-  #allowance = EVENT_BURST;
-  #allowanceAtMs: number;
   #waiting: readonly Problem[] | undefined;
   #writing: Promise<void> | undefined;
   #closed = false;
@@ -60,7 +60,7 @@ export class SecretEvents {
     this.#clock = options.clock;
     this.#log = options.log;
     this.#results = options.results;
-    this.#allowanceAtMs = options.clock.monotonicMs();
+    this.#allowance = new Allowance(EVENT_BURST, EVENTS_PER_MINUTE / 60, options.clock);
   }
 
   tell(problems: readonly Problem[]): void {
@@ -83,7 +83,7 @@ export class SecretEvents {
       for (const [key, trouble] of troubles) {
         if (this.#closed) return;
         if (this.#isDue(this.#told.get(key))) {
-          if (this.#mayWrite()) await this.#write(key, trouble);
+          if (this.#allowance.take()) await this.#write(key, trouble);
           else this.#results.inc({ result: 'held_back' });
         }
         const told = this.#told.get(key);
@@ -107,16 +107,6 @@ export class SecretEvents {
       this.#clock.monotonicMs() - told.toldAtMs >
       (told.present ? EVENT_REPEAT_MS : EVENT_MIN_GAP_MS)
     );
-  }
-
-  #mayWrite(): boolean {
-    const nowMs = this.#clock.monotonicMs();
-    const grown = ((nowMs - this.#allowanceAtMs) * EVENTS_PER_MINUTE) / 60_000;
-    this.#allowance = Math.min(EVENT_BURST, this.#allowance + grown);
-    this.#allowanceAtMs = nowMs;
-    if (this.#allowance < 1) return false;
-    this.#allowance -= 1;
-    return true;
   }
 
   async #write(key: string, trouble: Trouble): Promise<void> {

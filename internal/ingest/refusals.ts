@@ -2,6 +2,7 @@
  * Records refused requests (401, 403), but only counts them above a rate, because a flood would
  * fill the database.
  */
+import { Allowance } from '../platform/allowance.ts';
 import type { Clock } from '../platform/clock.ts';
 import type { CommitResult } from '../submission/commit-entry.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
@@ -17,12 +18,11 @@ export interface RefusalTools {
 
 export class Refusals {
   readonly #tools: RefusalTools;
-  #allowance = REFUSAL_BURST;
-  #allowanceAtMs: number;
+  readonly #allowance: Allowance;
 
   constructor(tools: RefusalTools) {
     this.#tools = tools;
-    this.#allowanceAtMs = tools.clock.monotonicMs();
+    this.#allowance = new Allowance(REFUSAL_BURST, REFUSALS_PER_SECOND, tools.clock);
   }
 
   keep(
@@ -31,7 +31,7 @@ export class Refusals {
   ): void {
     const { address, status, requestId } = request;
     const count = (): void => this.#tools.countRefused(address, status, requestId);
-    if (this.#mayRecord()) void this.#record(recordOf(), count);
+    if (this.#allowance.take()) void this.#record(recordOf(), count);
     else count();
   }
 
@@ -40,15 +40,5 @@ export class Refusals {
     if (kind === 'stored') return;
     this.#tools.metrics.refusedDropped.inc();
     count();
-  }
-
-  #mayRecord(): boolean {
-    const nowMs = this.#tools.clock.monotonicMs();
-    const grown = ((nowMs - this.#allowanceAtMs) * REFUSALS_PER_SECOND) / 1_000;
-    this.#allowance = Math.min(REFUSAL_BURST, this.#allowance + grown);
-    this.#allowanceAtMs = nowMs;
-    if (this.#allowance < 1) return false;
-    this.#allowance -= 1;
-    return true;
   }
 }
