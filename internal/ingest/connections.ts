@@ -5,7 +5,7 @@ import { answerConnect, type BrokenTools } from './broken-http.ts';
 import type { AddressTest } from '../platform/networks.ts';
 import { addressOf } from './client-address.ts';
 import { isAnswering } from './connection.ts';
-import { MAX_CONNECTIONS_PER_ADDRESS, MAX_HEADERS } from './limits.ts';
+import { MAX_CONNECTIONS_PER_ADDRESS, MAX_HEADERS, UNREAD_LOOK_MS } from './limits.ts';
 import type { Shares } from './shares.ts';
 
 export function watchConnections(
@@ -42,9 +42,11 @@ export function watchConnections(
     tools.metrics.brokenHttp.inc({ kind: 'too_many_from_address' });
     socket.destroy();
   });
+  const looking = closeUnread(connections, tools);
   // At close, Node stops the timer of a connection without a complete head, which would prolong a
   // drain.
   app.addHook('preClose', (done) => {
+    clearInterval(looking);
     for (const socket of connections.holders) if (!isAnswering(socket)) socket.destroy();
     done();
   });
@@ -54,4 +56,21 @@ export function watchConnections(
   // Node would send 100 before the key is checked.
   server.on('checkContinue', (request, response) => server.emit('request', request, response));
   server.on('connect', (_request, socket) => answerConnect(socket as Socket, tools));
+}
+
+/** A connection with an unread answer never gives way, so its client could keep it. */
+function closeUnread(connections: Shares['connections'], { metrics }: BrokenTools): NodeJS.Timeout {
+  let before = new Map<Socket, number>();
+  return setInterval(() => {
+    const now = new Map<Socket, number>();
+    for (const socket of connections.holders) {
+      if (socket.writableLength === 0) continue;
+      const taken = socket.bytesWritten - socket.writableLength;
+      now.set(socket, taken);
+      if (before.get(socket) !== taken) continue;
+      metrics.brokenHttp.inc({ kind: 'answer_unread' });
+      socket.destroy();
+    }
+    before = now;
+  }, UNREAD_LOOK_MS);
 }

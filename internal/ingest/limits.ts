@@ -20,6 +20,8 @@ export const DRAIN_MAX_BYTES = 16 * 1024 * 1024;
 export const DRAIN_MAX_MS = 5_000;
 /** An early answer waits this long for the body, to keep the connection. */
 export const EARLY_GRACE_MS = 20;
+/** A connection on which a written answer makes no progress between two looks is closed. */
+export const UNREAD_LOOK_MS = 10_000;
 /** The partner has this long to read the last answer. */
 export const LINGER_UNREAD_MS = 1_000;
 /** 65 kB in ten seconds is slower than any modem. */

@@ -84,6 +84,7 @@ export const ingestMetrics = {
         'too_many_connections',
         'too_many_from_address',
         'too_many_pipelined',
+        'answer_unread',
         'bad_version',
         'no_host',
         'bad_host',

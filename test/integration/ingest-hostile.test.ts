@@ -10,8 +10,13 @@ import {
   type ExpectedRecord,
   type RawConnection,
 } from '../support/ingest.ts';
+import { LIST_PATH } from '../../internal/ingest/contract.ts';
+import { MAX_PIPELINED } from '../../internal/ingest/limits.ts';
+import { LIST_PAGE } from '../../internal/submission/limits.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { INGEST_PATH, send, type Answer } from '../support/http.ts';
-import { HANG_MS, eventually } from '../support/wait.ts';
+import { newRecord } from '../support/records.ts';
+import { HANG_MS, HEAL_HANG_MS, eventually } from '../support/wait.ts';
 import { openWorld, type InProcess, type World } from '../support/world.ts';
 
 type Slow = 'headers' | 'second' | 'drip';
@@ -310,6 +315,28 @@ describe('a partner that is slow', () => {
     );
   });
 
+  test('to read its answers loses its connection', async () => {
+    const listed = Array.from({ length: LIST_PAGE }, () => newRecord());
+    await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).insertMany(listed);
+    for (const { _id } of listed) recorded.add(_id);
+    const count = (name: string, labels: Readonly<Record<string, string>>): Promise<number> =>
+      world.metric(ingest, `partner_ingest_${name}_total`, labels);
+    const connection = await openRaw(ingest.url);
+    connection.socket.pause();
+    const list = head([authorized()], `GET ${LIST_PATH} HTTP/1.1`);
+    const before = await count('requests', { status: '200' });
+    let sent = 0;
+    // The kernels hold megabytes before one stays unread in ingest.
+    const isClosed = async (): Promise<boolean> => {
+      if ((await count('requests', { status: '200' })) - before === sent) {
+        connection.write(list.repeat(MAX_PIPELINED));
+        sent += MAX_PIPELINED;
+      }
+      return (await count('broken_http', { kind: 'answer_unread' })) === 1;
+    };
+    await eventually('it to be closed', isClosed, HEAL_HANG_MS);
+    connection.socket.destroy();
+  });
   test('before its request is closed without a byte', async () => {
     expect(await unasked).toEqual(['', '', '']);
   });
