@@ -3,8 +3,7 @@ import { randomBytes } from 'node:crypto';
 import type { Db } from 'mongodb';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { directorySource } from '../../internal/controller/directory-source.ts';
-import { keepKeysReconciled } from '../../internal/controller/keep-reconciled.ts';
-import { Leadership } from '../../internal/controller/leadership.ts';
+import { KeyKeeper } from '../../internal/controller/keep-reconciled.ts';
 import { SelfAudit } from '../../internal/controller/self-audit.ts';
 import { BacklogWatch } from '../../internal/controller/watch-backlog.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
@@ -38,7 +37,7 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
   // A restarted container is another holder.
   const holder = `${config.POD_NAME}_${randomBytes(4).toString('hex')}`;
   const { PARTNER_KEYS_SOURCE: from } = config;
-  const keeper = keepKeysReconciled({
+  const keeper = new KeyKeeper({
     ...(from === 'kubernetes'
       ? // The library takes half a second and 130 MB.
         (await import('./wire-kubernetes.ts')).kubernetesParts(config, {
@@ -48,11 +47,11 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
           metrics,
         })
       : { source: directorySource(from.directory, clock), report: () => {} }),
-    leadership: new Leadership({ lease: store.documents, holder, clock, log, metrics }),
     store,
     holder,
     allowPublished: config.ALLOW_PUBLISHED_SECRETS,
     clock,
+    loops,
     log,
     metrics,
   });

@@ -31,13 +31,9 @@ export function directorySource(path: string, clock: Clock): SecretSource {
         // Removing the folder ends the events, but not polling.
         watcher.on('error', () => watcher.close());
       } catch {}
-      const poll = setInterval(onChange, POLL_EVERY_MS);
-      signal.addEventListener('abort', () => {
-        clearInterval(poll);
-        clearTimeout(settling);
-      });
+      signal.addEventListener('abort', () => clearTimeout(settling));
       const folder = new FollowedFolder(path, clock);
-      return { list: () => folder.list(), faults: () => [] };
+      return { list: () => folder.list(), faults: () => [], everyMs: POLL_EVERY_MS };
     },
   };
 }

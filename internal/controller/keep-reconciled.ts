@@ -1,118 +1,90 @@
 /** Reconciles the keys while this process leads, after changes and at intervals. */
-import { backoffMs, pause } from '../platform/deadline.ts';
-import type { Logger } from '../platform/log.ts';
 import type { Problem } from '../partner/key-secret.ts';
 import { SupersededError } from '../partner/key-document.ts';
-import type { Leadership } from './leadership.ts';
-import { FAILURE_BACKOFF, RESYNC_MS, ROUND_GAP_MS } from './limits.ts';
-import { KeyRounds, type ReconcileKeysTools } from './reconcile-partner-keys.ts';
+import { pause } from '../platform/deadline.ts';
+import type { Loop, Loops } from '../platform/loop.ts';
+import { Leadership } from './leadership.ts';
+import { RESYNC_MS, ROUNDS_FAIL_AFTER_MS, ROUND_GAP_MS, ROUND_RETRY } from './limits.ts';
+import { KeyRounds, forgetRounds, type ReconcileKeysTools } from './reconcile-partner-keys.ts';
 import type { SecretSource, SecretView } from './secret-source.ts';
+import type { ControllerMetrics } from '../telemetry/metrics.ts';
 
-export interface KeyKeeper {
-  readonly leads: () => boolean;
-  readonly faults: () => readonly string[];
-  readonly warnings: () => readonly string[];
-  close(): Promise<void>;
+interface KeyKeeperTools extends ReconcileKeysTools {
+  readonly source: SecretSource;
+  readonly loops: Pick<Loops<'lease' | 'partner_secrets'>, 'start'>;
+  readonly metrics: ReconcileKeysTools['metrics'] & Pick<ControllerMetrics, 'leader'>;
 }
 
-export function keepKeysReconciled(
-  tools: ReconcileKeysTools & { readonly source: SecretSource; readonly leadership: Leadership },
-): KeyKeeper {
-  const stop = new AbortController();
-  let current: { readonly view: SecretView; readonly rounds: KeyRounds } | undefined;
-  const logged = onceEach((problem) => {
-    const { namespace, name } = problem.source;
-    tools.log.warn(
-      { namespace, secret: name, problem: problem.code, hint: problem.message },
-      'a partner Secret needs correction',
+export class KeyKeeper {
+  readonly #tools: KeyKeeperTools;
+  readonly #leadership: Leadership;
+  readonly #loop: Loop;
+  #term: { readonly view: SecretView; readonly rounds: KeyRounds } | undefined;
+
+  constructor(tools: KeyKeeperTools) {
+    const logged = onceEach(
+      ({ source: { namespace, name: secret }, code: problem, message: hint }) =>
+        tools.log.warn({ namespace, secret, problem, hint }, 'a partner Secret needs correction'),
     );
-  });
-  const report = (problems: readonly Problem[]): void => {
-    logged(problems);
-    tools.report(problems);
+    const report = (problems: readonly Problem[]): void => {
+      logged(problems);
+      tools.report(problems);
+    };
+    this.#tools = { ...tools, report };
+    const lease = tools.store.documents;
+    this.#leadership = new Leadership({ ...tools, lease }, (term) => this.#lead(term));
+    this.#loop = tools.loops.start({
+      name: 'partner_secrets',
+      everyMs: () => this.#term?.view.everyMs ?? RESYNC_MS,
+      retry: ROUND_RETRY,
+      failsAfterMs: ROUNDS_FAIL_AFTER_MS,
+      run: (signal) => this.#round(signal),
+    });
+  }
+
+  readonly leads = (): boolean => this.#term !== undefined;
+
+  readonly faults = (): readonly string[] => {
+    if (this.#term === undefined) return this.#leadership.faults();
+    const { view, rounds } = this.#term;
+    return rounds.synced
+      ? view.faults()
+      : ['the partner Secrets have not been reconciled completely yet; see the log'];
   };
 
-  const lead = async (signal: AbortSignal): Promise<void> => {
-    // A view of an earlier term may be older than the stored keys.
-    const over = new AbortController();
-    const change = changeFlag(signal);
-    const view = tools.source.follow(change.raise, AbortSignal.any([signal, over.signal]));
-    const rounds = new KeyRounds({ ...tools, report });
-    current = { view, rounds };
-    try {
-      await roundsUntilOver({ view, rounds, change, log: tools.log }, signal);
-    } finally {
-      current = undefined;
-      over.abort();
-      rounds.end();
+  readonly warnings = (): readonly string[] => this.#term?.rounds.warnings ?? [];
+
+  async close(): Promise<void> {
+    await this.#loop.stop();
+    await this.#leadership.close();
+  }
+
+  /** A view of an earlier term may be older than the stored keys. */
+  #lead(term: AbortSignal): void {
+    const view = this.#tools.source.follow(() => this.#loop.wake(), term);
+    this.#term = { view, rounds: new KeyRounds(this.#tools) };
+    term.addEventListener('abort', () => {
+      this.#term = undefined;
+      this.#loop.wake();
+    });
+    this.#loop.wake();
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    if (this.#term === undefined) {
+      forgetRounds(this.#tools.metrics);
+      return;
     }
-  };
-  const working = tools.leadership.run(lead, stop.signal);
-  return {
-    leads: () => current !== undefined,
-    faults: () => {
-      if (current === undefined) return tools.leadership.faults();
-      const { view, rounds } = current;
-      return rounds.synced
-        ? view.faults()
-        : ['the partner Secrets have not been reconciled completely yet; see the log'];
-    },
-    warnings: () => current?.rounds.warnings ?? [],
-    close: async () => {
-      stop.abort();
-      await working;
-    },
-  };
-}
-
-async function roundsUntilOver(
-  term: {
-    readonly view: SecretView;
-    readonly rounds: KeyRounds;
-    readonly change: ReturnType<typeof changeFlag>;
-    readonly log: Logger;
-  },
-  signal: AbortSignal,
-): Promise<void> {
-  const { view, rounds, change, log } = term;
-  for (let failures = 0; !signal.aborted;) {
-    change.lower();
+    const { view, rounds } = this.#term;
     try {
       await rounds.round(await view.list());
-      failures = 0;
-      await pause(ROUND_GAP_MS, signal);
-      await change.raised();
     } catch (error) {
-      if (error instanceof SupersededError) return;
-      failures += 1;
-      log[failures === 1 ? 'warn' : 'debug'](
-        { err: error },
-        'partner keys could not be reconciled; trying again',
-      );
-      await pause(backoffMs(failures, FAILURE_BACKOFF), signal);
+      if (!(error instanceof SupersededError)) throw error;
+      this.#leadership.resign();
     }
+    // Changes that come together share a round.
+    await pause(ROUND_GAP_MS, signal);
   }
-}
-
-function changeFlag(signal: AbortSignal) {
-  let isRaised = false;
-  let wake = (): void => {};
-  return {
-    raise: (): void => {
-      isRaised = true;
-      wake();
-    },
-    lower: (): void => {
-      isRaised = false;
-    },
-    /** Resolves after `RESYNC_MS` at the latest. */
-    raised: async (): Promise<void> => {
-      if (isRaised) return;
-      const sleep = new AbortController();
-      wake = () => sleep.abort();
-      await pause(RESYNC_MS, AbortSignal.any([sleep.signal, signal]));
-    },
-  };
 }
 
 function onceEach(tell: (problem: Problem) => void): (problems: readonly Problem[]) => void {

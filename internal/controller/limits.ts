@@ -2,7 +2,8 @@
 
 export const RESYNC_MS = 60_000;
 export const ROUND_GAP_MS = 200;
-export const FAILURE_BACKOFF = { firstMs: 250, capMs: 5_000, jitter: 0.2 } as const;
+export const ROUND_RETRY = { firstMs: 250, capMs: 5_000 } as const;
+export const ROUNDS_FAIL_AFTER_MS = 120_000;
 
 /** When more keys than this would end and none is left, a namespace was probably lost. */
 export const ENDED_FREELY = 3;
@@ -28,9 +29,9 @@ export const STALE_MS = 60_000;
  */
 export const RENEW_DEADLINE_MS = 12_000;
 export const RENEW_EVERY_MS = 5_000;
-export const RENEW_AGAIN_MS = 1_000;
 export const LEASE_LOOK_EVERY_MS = 1_000;
-/** A standby that cannot read the lease for this long is not ready. */
+export const LEASE_RETRY = { firstMs: 250, capMs: 1_000 } as const;
+/** A controller that cannot read the lease for this long is not ready. */
 export const LEASE_STALE_MS = 30_000;
 
 /** The API server forgets Events after an hour. */

@@ -72,13 +72,6 @@ export class KeyRounds {
     this.#tools.report(all);
   }
 
-  /** What it counted says nothing once another process leads. */
-  end(): void {
-    const { metrics } = this.#tools;
-    for (const gauge of [metrics.keysWanted, metrics.partnersEnding]) gauge.set(0);
-    metrics.secretProblems.reset();
-  }
-
   #noteChanges(plan: Plan, list: SecretList): void {
     const { log, metrics } = this.#tools;
     const { put, removed } = plan;
@@ -90,6 +83,12 @@ export class KeyRounds {
     this.#synced = true;
     metrics.syncedAt.set(list.asOf.getTime() / 1_000);
   }
+}
+
+/** What rounds counted says nothing once another process leads. */
+export function forgetRounds(metrics: ReconcileKeysTools['metrics']): void {
+  for (const gauge of [metrics.keysWanted, metrics.partnersEnding]) gauge.set(0);
+  metrics.secretProblems.reset();
 }
 
 const isChange = ({ put, removed }: Plan): boolean => put > 0 || removed.length > 0;

@@ -14,9 +14,11 @@ export interface SecretList {
 export interface SecretView {
   list(): Promise<SecretList>;
   faults(): readonly string[];
+  /** How often to list without a change; a minute by default. */
+  readonly everyMs?: number;
 }
 
 export interface SecretSource {
-  /** `onChange` may be called too often, never too rarely. */
+  /** `onChange` may be called too often; a change that it misses is seen after `everyMs`. */
   follow(onChange: () => void, signal: AbortSignal): SecretView;
 }

@@ -64,7 +64,8 @@ export const STATUS_CONNECTIONS = 5;
 /** Proxies wait a minute. */
 export const MAX_WAIT_SECONDS = 30;
 export const LOOK_EVERY_MS = 1_000;
-export const WAITS_FAIL_AFTER_MS = 30_000;
+/** Less than the longest wait: without waits there is nothing to read. */
+export const WAITS_FAIL_AFTER_MS = 10_000;
 
 export const LAST_ANSWERS_MS = 5_000;
 export const DRAIN_DEADLINE_MS = 20_000;

@@ -117,7 +117,7 @@ export class Loop {
     let failures = 0;
     while (!signal.aborted) {
       this.#woken = new AbortController();
-      let waitMs = jittered(typeof everyMs === 'number' ? everyMs : everyMs(), JITTER);
+      let waitMs: number | undefined;
       try {
         if ((await this.#options.run(signal)) === true) waitMs = 0;
         failures = 0;
@@ -128,6 +128,7 @@ export class Loop {
         this.#error = error;
         this.#tools.log.debug({ err: error, loop: this.name }, 'a round failed');
       }
+      waitMs ??= jittered(typeof everyMs === 'number' ? everyMs : everyMs(), JITTER);
       await pause(waitMs, AbortSignal.any([signal, this.#woken.signal]));
     }
   }

@@ -1,7 +1,7 @@
 /** The metrics that every process has. */
 import { counter, gauge } from './definition.ts';
 
-const loops = [
+export const loops = [
   'backlog',
   'audit',
   'clock',
@@ -9,7 +9,9 @@ const loops = [
   'holds',
   'key_uses',
   'keys',
+  'lease',
   'over_limit',
+  'partner_secrets',
   'pods',
   'reconcile',
   'status_waits',

@@ -2,67 +2,115 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceName } from '../../deploy/local/processes.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { send } from '../support/http.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { ofProcess } from '../../internal/telemetry/every-process.ts';
+import { INGEST_PATH, send } from '../support/http.ts';
+import { newRecord } from '../support/records.ts';
 import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica-set.ts';
 import { HEAL_HANG_MS, eventually } from '../support/wait.ts';
-import { openWorld, type World } from '../support/world.ts';
+import { openWorld, type InProcess, type World } from '../support/world.ts';
 
-/** The removed right of each process, and the loops that need it. */
+type LoopName = (typeof ofProcess.loopFailing.labels.loop)[number];
+type Played = ServiceName | 'standby';
+
+/** Where each loop runs, and the database command that it needs. */
 const rights: Readonly<
-  Record<Exclude<ServiceName, 'console'>, Readonly<Record<string, readonly string[]>>>
+  Record<LoopName, readonly [of: Played, command: string] | 'each pod shows its own fault'>
 > = {
-  ingest: { find: ['keys'], update: ['key_uses', 'over_limit'] },
-  processor: { find: ['holds', 'reconcile'] },
-  controller: { aggregate: ['backlog'] },
+  audit: ['controller', 'find'],
+  backlog: ['controller', 'aggregate'],
+  clock: ['ingest', 'hello'],
+  expiry: ['processor', 'find'],
+  holds: ['processor', 'find'],
+  key_uses: ['ingest', 'update'],
+  keys: ['ingest', 'find'],
+  lease: ['standby', 'update'],
+  over_limit: ['ingest', 'update'],
+  partner_secrets: ['controller', 'find'],
+  pods: 'each pod shows its own fault',
+  reconcile: ['processor', 'find'],
+  status_waits: ['ingest', 'find'],
+  stored: ['console', 'find'],
+  unknown_records: ['processor', 'aggregate'],
 };
 
+const UNAUTHORIZED = { code: 13, codeName: 'Unauthorized' };
+const LONG_MS = 30_000;
+const realTimeout = setTimeout;
 let world: World;
 const sets: ReplicaSet[] = [];
 
 beforeAll(async () => {
+  // Bounds of minutes and hours pass in seconds, in their order.
+  const shorter = (ms: number): number =>
+    ms > LONG_MS ? (LONG_MS / 2) * (1 + Math.log(ms / LONG_MS)) : ms;
+  globalThis.setTimeout = ((call: () => void, ms = 0, ...rest: []) =>
+    realTimeout(call, shorter(ms), ...rest)) as typeof setTimeout;
   world = await openWorld({ controller: false });
 });
 afterAll(async () => {
+  globalThis.setTimeout = realTimeout;
   await world.close();
   for (const set of sets) await set.close();
 });
 
-async function play(name: keyof typeof rights): Promise<void> {
-  const set = await startReplicaSet(world.stores.mongodbUri);
-  sets.push(set);
-  const process = await world.start(name, {
-    MONGODB_URI: (await set.door()).url,
-    RATE_LIMIT_MAX: '1',
-  });
-  const work = async (): Promise<void> => {
-    if (name !== 'ingest') return;
-    for (const key of [world.key, newApiKey()]) await send(process.url, { key, body: '{}' });
-  };
-  const fails = async (loops: readonly string[]): Promise<boolean> => {
-    await work();
-    const text = await (await fetch(`${process.adminUrl}/readyz`)).text();
-    const told = /failing loops: ([^:]*): MongoDB at .*: we lack a right \(13\)/.exec(text)?.[1];
-    const values = loops.map((loop) =>
-      world.metric(process, 'partner_ingest_loop_failing', { loop }),
-    );
-    return (await Promise.all(values)).every(
-      (value, index) => value === 1 && told?.split(', ').includes(loops[index]!),
-    );
-  };
-  const loops = Object.values(rights[name]).flat();
-  for (const command of Object.keys(rights[name]))
-    set.refuse(command, { code: 13, codeName: 'Unauthorized' });
-  await eventually('all to fail', () => fails(loops), HEAL_HANG_MS);
-  for (const command of Object.keys(rights[name])) set.refuse(command);
-  await eventually(
-    'all to succeed again',
-    async () => (await world.metric(process, 'partner_ingest_loop_failing')) === 0,
-    HEAL_HANG_MS,
-  );
-  const text = await (await fetch(`${process.adminUrl}/readyz`)).text();
-  expect(text).not.toContain('failing loops');
+/** Asks for all that loops of ingest write and read. */
+async function use({ url }: InProcess): Promise<void> {
+  for (const key of [world.key, newApiKey()]) await send(url, { key, body: '{}' });
 }
 
-test('a loop without its database right shows in /readyz and its gauge until it is granted', async () => {
-  await Promise.all((['controller', 'ingest', 'processor'] as const).map(play));
+/** A look-up that waits longer than its loop may fail. */
+async function holdWait({ url }: InProcess): Promise<void> {
+  const record = newRecord({ dueAt: new Date(Date.now() + 86_400_000) });
+  await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).insertOne(record);
+  const lookUp = { key: world.key, method: 'GET', path: `${INGEST_PATH}/${record._id}` };
+  void send(url, { ...lookUp, headers: { prefer: 'wait=30' } }).catch(() => {});
+  // Reads are answered in their order.
+  expect((await send(url, lookUp)).status).toBe(200);
+}
+
+async function start(of: Played) {
+  const set = await startReplicaSet(world.stores.mongodbUri);
+  sets.push(set);
+  // A leader audits at once, and then not for an hour.
+  if (of === 'controller') set.refuse('find', UNAUTHORIZED, SUBMISSIONS);
+  const process = await world.start(of === 'standby' ? 'controller' : of, {
+    MONGODB_URI: (await set.door()).url,
+    RATE_LIMIT_MAX: '3',
+  });
+  return { of, set, process };
+}
+
+async function play({ of, set, process }: Awaited<ReturnType<typeof start>>): Promise<void> {
+  const mine = Object.entries(rights).filter(([, right]) => right[0] === of);
+  const left = new Set(mine.map(([loop]) => loop));
+  const commands = new Set(mine.map(([, [, command = '']]) => command));
+  const readyz = async (): Promise<string> => (await fetch(`${process.adminUrl}/readyz`)).text();
+  if (of === 'ingest') await holdWait(process);
+  for (const command of commands) set.refuse(command, UNAUTHORIZED);
+  const allFailed = async (): Promise<boolean> => {
+    if (of === 'ingest') await use(process);
+    const told = /failing loops: ([^:]*): MongoDB at [^"]*: we lack a right \(13\)/g;
+    const loops = [...(await readyz()).matchAll(told)].flatMap(([, one = '']) => one.split(', '));
+    for (const loop of loops)
+      if ((await world.metric(process, 'partner_ingest_loop_failing', { loop })) === 1)
+        left.delete(loop);
+    return left.size === 0;
+  };
+  await eventually('all to fail', allFailed, HEAL_HANG_MS).catch((error: unknown) => {
+    throw new Error(`${of} never told of ${[...left].join(', ')}`, { cause: error });
+  });
+  for (const command of commands) set.refuse(command);
+  const noneFails = async (): Promise<boolean> =>
+    (await world.metric(process, 'partner_ingest_loop_failing')) === 0 &&
+    !(await readyz()).includes('failing loops');
+  await eventually(`all of ${of} to succeed again`, noneFails, HEAL_HANG_MS);
+}
+
+test('a loop that lacks a right is in /readyz and its gauge, until it has it again', async () => {
+  const started = [];
+  // The first controller leads when it is ready, so the last one stands by.
+  for (const name of ['controller', 'ingest', 'processor', 'console', 'standby'] as const)
+    started.push(await start(name));
+  await Promise.all(started.map(play));
 });

@@ -184,7 +184,10 @@ export class ReplicaSet {
 
   async #handle(request: Request, line: Line, member: Seat): Promise<void> {
     const name = Object.keys(request.command)[0] ?? '';
-    if (HELLO.includes(name)) return this.#answerHello(request, line, member);
+    // The driver watches the set by the database `admin`, and is never refused.
+    const isWatch = request.legacy || request.command['$db'] === 'admin';
+    if (HELLO.includes(name) && (isWatch || !this.#refusals.has(name)))
+      return this.#answerHello(request, line, member);
     this.#used.add(line);
     this.commands.set(name, (this.commands.get(name) ?? 0) + 1);
     const answer = (document: Document): void => line.reply(message(document, { to: request.id }));
