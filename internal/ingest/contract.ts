@@ -1,7 +1,7 @@
 /** The partners' contract: paths, bodies, errors. */
 import { z } from 'zod';
 import { fields, partnerReasonCodes } from '../application/reasons.ts';
-import { ACCEPTED_MESSAGE, errors } from './errors.ts';
+import { ACCEPTED_MESSAGE } from './errors.ts';
 import { MAX_IDEMPOTENCY_KEY } from './limits.ts';
 
 export const BASE_PATH = '/api/v1';
@@ -116,80 +116,3 @@ export const listQuery = z.strictObject({
     'Only the submission with this `Idempotency-Key`, without quotes.',
   ),
 });
-
-export type ErrorName = keyof typeof errors | 'tooManyRequests';
-
-export const errorConditions: Readonly<Record<ErrorName, string>> = {
-  notAnObject: 'The body is not one JSON object. The request is recorded all the same.',
-  tooLarge: 'The body is too large. The request is recorded with its beginning.',
-  idempotencyKeyInvalid:
-    'The `Idempotency-Key` is malformed. The request is recorded all the same.',
-  idempotencyMismatch:
-    'An earlier request of this partner had the same `Idempotency-Key` and another body. `request_id` is that of the earlier one.',
-  idempotencyErased:
-    'The submission with this `Idempotency-Key` is erased, so that nobody can compare the bodies. `request_id` is its own.',
-  brokenRequest:
-    'What came is no HTTP/1.1 or HTTP/1.0, or too large to become a request. Nothing is recorded.',
-  headTooSlow: 'The headers came too slowly. Nothing is recorded. It may be sent again.',
-  bodyTooSlow:
-    'The body came too slowly. The request is recorded with what came, and is not processed. It may be sent again.',
-  keyMissing: 'No `Authorization: Bearer` header was sent.',
-  keyInvalid: 'The key is not recognized.',
-  partnerInactive: 'The partner account has been deactivated.',
-  listQueryInvalid: 'A parameter is unknown, repeated or malformed.',
-  notFound:
-    'There is nothing at this path: the address is wrong, or the operation is switched off.',
-  requestUnknown:
-    'No request of this partner has this id. Requests of other partners are not told apart from none.',
-  methodNotAllowed: 'Any other method.',
-  statusMethodNotAllowed: 'Any other method.',
-  tooManyRequests:
-    'Too many requests from one address, or more than the operator allows this partner; `Retry-After` says how long to wait.',
-  internal:
-    'The submission could not be made durable in time, or the API keys are not loaded yet. It was not accepted and may be retried safely.',
-  statusUnavailable:
-    'The state could not be read in time, or the API keys are not loaded yet. This says nothing about the submission.',
-};
-
-export const operationErrors = {
-  submitApplication: [
-    'notAnObject',
-    'tooLarge',
-    'idempotencyKeyInvalid',
-    'brokenRequest',
-    'keyMissing',
-    'keyInvalid',
-    'partnerInactive',
-    'methodNotAllowed',
-    'headTooSlow',
-    'bodyTooSlow',
-    'idempotencyMismatch',
-    'idempotencyErased',
-    'tooManyRequests',
-    'internal',
-  ],
-  lookUpStatus: [
-    'brokenRequest',
-    'keyMissing',
-    'keyInvalid',
-    'partnerInactive',
-    'notFound',
-    'requestUnknown',
-    'statusMethodNotAllowed',
-    'headTooSlow',
-    'tooManyRequests',
-    'statusUnavailable',
-  ],
-  listSubmissions: [
-    'listQueryInvalid',
-    'brokenRequest',
-    'keyMissing',
-    'keyInvalid',
-    'partnerInactive',
-    'notFound',
-    'statusMethodNotAllowed',
-    'headTooSlow',
-    'tooManyRequests',
-    'statusUnavailable',
-  ],
-} as const satisfies Record<string, readonly ErrorName[]>;

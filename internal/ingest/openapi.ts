@@ -8,18 +8,15 @@ import {
   STATUS_PATH,
   acceptedBody,
   errorBody,
-  errorConditions,
   malformedBody,
-  operationErrors,
   EXAMPLE_ID,
   idempotencyKey,
   listBody,
   listQuery,
   requestId,
   statusBody,
-  type ErrorName,
 } from './contract.ts';
-import { errors, tooManyRequests } from './errors.ts';
+import { errors, every, tooManyRequests, type KnownError, type OperationName } from './errors.ts';
 import {
   MAX_BODY_BYTES,
   MAX_WAIT_SECONDS,
@@ -143,7 +140,7 @@ function submitApplication(settings: OpenApiSettings): Json {
         content: { 'application/json': { schema: ref('schemas', 'Accepted') } },
         ...linkToStatus(settings),
       },
-      ...errorResponses(operationErrors.submitApplication, settings),
+      ...errorResponses('submitApplication', settings),
     },
   };
 }
@@ -176,7 +173,7 @@ function lookUpStatus(settings: OpenApiSettings): Json {
         },
         content: { 'application/json': { schema: ref('schemas', 'Status') } },
       },
-      ...errorResponses(operationErrors.lookUpStatus, settings),
+      ...errorResponses('lookUpStatus', settings),
     },
   };
 }
@@ -199,7 +196,7 @@ function listSubmissions(settings: OpenApiSettings): Json {
         headers: { 'X-Request-Id': ref('headers', 'RequestId'), ...rateLimitRefs },
         content: { 'application/json': { schema: ref('schemas', 'Submissions') } },
       },
-      ...errorResponses(operationErrors.listSubmissions, settings),
+      ...errorResponses('listSubmissions', settings),
     },
   };
 }
@@ -215,20 +212,32 @@ const lookUpHeaders: Json = {
   },
 };
 
-function errorResponses(names: readonly ErrorName[], settings: OpenApiSettings): Json {
-  const byStatus = Map.groupBy(names, statusCodeOf);
+function errorResponses(operation: OperationName, settings: OpenApiSettings): Json {
+  const { rateLimitMax, rateLimitWindowSeconds: windowSeconds } = settings;
+  const limit = { amount: `${rateLimitMax}`, windowSeconds, whose: 'one address' } as const;
+  const all: Readonly<Record<string, KnownError>> = {
+    ...errors,
+    tooManyRequests: {
+      status: 429,
+      error: tooManyRequests(limit, windowSeconds),
+      when: 'Too many requests from one address, or more than the operator allows this partner; `Retry-After` says how long to wait.',
+      of: every,
+    },
+  };
+  const ofOperation = Object.entries(all).filter(([, { of }]) => of.includes(operation));
+  const byStatus = Map.groupBy(ofOperation, ([, { status }]) => status);
   return Object.fromEntries(
-    [...byStatus].map(([status, sameStatus]) => [
+    [...byStatus].map(([status, named]) => [
       status,
       {
-        description: sameStatus.map((name) => errorConditions[name]).join('\n\n'),
+        description: named.map(([, { when }]) => when).join('\n\n'),
         headers: {
           'X-Request-Id': ref('headers', 'RequestId'),
           ...headersOf[status],
           ...(uncounted.includes(status) ? {} : rateLimitRefs),
         },
-        content: contentOf(sameStatus, settings),
-        ...(sameStatus.some(isRecorded) ? linkToStatus(settings) : {}),
+        content: contentOf(named),
+        ...(named.some(([, { isRecorded }]) => isRecorded) ? linkToStatus(settings) : {}),
       },
     ]),
   );
@@ -266,51 +275,19 @@ const headersOf: Readonly<Record<number, Json>> = {
   503: { 'Retry-After': ref('headers', 'RetryLater') },
 };
 
-function contentOf(names: readonly ErrorName[], settings: OpenApiSettings): Json {
-  const bodies = [...new Set(names.map((name) => (isRecorded(name) ? 'Malformed' : 'Error')))].map(
-    (name) => ref('schemas', name),
-  );
-  const examples = names.map((name) => {
-    const data = isRecorded(name) ? { data: { request_id: EXAMPLE_ID } } : {};
-    return [
-      name,
-      { summary: errorConditions[name], value: { error: sentenceOf(name, settings), ...data } },
-    ] as const;
+function contentOf(named: readonly (readonly [string, KnownError])[]): Json {
+  const bodies = new Set(named.map(([, { isRecorded }]) => (isRecorded ? 'Malformed' : 'Error')));
+  const refs = [...bodies].map((name) => ref('schemas', name));
+  const examples = named.map(([name, { when: summary, error, isRecorded }]) => {
+    const data = isRecorded ? { data: { request_id: EXAMPLE_ID } } : {};
+    return [name, { summary, value: { error, ...data } }] as const;
   });
   return {
     'application/json': {
-      schema: bodies.length === 1 ? bodies[0] : { anyOf: bodies },
+      schema: refs.length === 1 ? refs[0] : { anyOf: refs },
       examples: Object.fromEntries(examples),
     },
   };
-}
-
-function isRecorded(name: ErrorName): boolean {
-  return [
-    'notAnObject',
-    'tooLarge',
-    'idempotencyKeyInvalid',
-    'bodyTooSlow',
-    'idempotencyMismatch',
-    'idempotencyErased',
-  ].includes(name);
-}
-
-function statusCodeOf(name: ErrorName): number {
-  return name === 'tooManyRequests' ? 429 : errors[name].status;
-}
-
-function sentenceOf(
-  name: ErrorName,
-  { rateLimitMax, rateLimitWindowSeconds }: OpenApiSettings,
-): string {
-  if (name !== 'tooManyRequests') return errors[name].error;
-  const limit = {
-    amount: `${rateLimitMax}`,
-    windowSeconds: rateLimitWindowSeconds,
-    whose: 'one address',
-  } as const;
-  return tooManyRequests(limit, rateLimitWindowSeconds);
 }
 
 function linkToStatus(settings: OpenApiSettings): Json {
