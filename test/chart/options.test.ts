@@ -339,7 +339,7 @@ describe('an option', () => {
     { name: 'MONGODB_URI', value: 'mongodb://a' },
     { name: 'LOG_LEVEL', value: 'warn' },
   ];
-  test('an entry of a list that repeats one of ours replaces it', async () => {
+  test('an entry of a list replaces the entry of the chart with its name', async () => {
     const given = {
       extraEnv: env,
       extraVolumes: [{ name: 'secrets', emptyDir: {} }],

@@ -24,7 +24,7 @@ async function completed() {
   return { id, application, messageId: world.mail.mailsTo(application.email)[0]?.messageId ?? '' };
 }
 
-test('a report makes a completed request undeliverable, once; a retry mails again', async () => {
+test('a report makes a completed request undeliverable, and a retry mails again', async () => {
   const { id, application, messageId } = await completed();
   const report = ['bounce', '--message-id', messageId, '--status', '5.1.1', '--as', 'bounces'];
   const { bounced } = await readBacklog(world.stores.db, new Date());
@@ -64,7 +64,7 @@ test.each(['--request', '--email'])('%s says which e-mail came back', async (opt
   await world.recordIn('undeliverable', id);
 });
 
-test('a report about an unknown mail changes nothing and says so', async () => {
+test('a report about an unknown mail is refused', async () => {
   const unknown = [
     ['--message-id', '<other@x.example>'],
     ['--message-id', `<${newId('acc', new Date())}.login-instructions@x.example>`],

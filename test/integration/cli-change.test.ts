@@ -123,7 +123,7 @@ test('retry brings a waiting request and then a dead letter at once, and history
   await refused(/is completed .*nothing to retry\n$/, 'retry', id);
 });
 
-test('retry and close are refused while a worker holds the claim, however wrong the local clock is', async () => {
+test('retry and close are refused while a worker holds the claim, also with a wrong local clock', async () => {
   const { id } = await failing();
   const claimedUntil = new Date(Date.now() + CLAIM_MS);
   await requests().updateOne({ _id: id }, { $set: { claimedUntil, dueAt: claimedUntil } });
@@ -145,7 +145,7 @@ test('retry and close are refused while a worker holds the claim, however wrong 
   expect(await trailOf(id)).toEqual([]);
 });
 
-test('retry of many: a list without --yes, done with it, and only what can be retried', async () => {
+test('retry by query lists without --yes, and with it retries what it can', async () => {
   world.mail.setFault(unknownUser);
   const ids: string[] = [];
   for (let index = 0; index < 3; index += 1)
@@ -168,7 +168,7 @@ test('retry of many: a list without --yes, done with it, and only what can be re
   });
 });
 
-test('resend: nothing without --yes; then the same link once more, in a mail of its own; by query as well', async () => {
+test('resend mails the same link again, only with --yes, also by query', async () => {
   const since = new Date(Date.now() - 1).toISOString();
   const { id, application } = await completed();
   const dry = await done('resend', id);
@@ -196,7 +196,7 @@ test('resend: nothing without --yes; then the same link once more, in a mail of 
   await world.recordIn('completed', id);
 });
 
-test('correct-email: nothing without --yes; then a new link to the new address, and the old link is void', async () => {
+test('correct-email mails a new link to the new address and voids the old one', async () => {
   const { id, application } = await completed();
   const address = `right-${application.email}`;
   const words = ['account', 'correct-email', id, address];
@@ -226,7 +226,7 @@ test('correct-email: nothing without --yes; then a new link to the new address, 
   ]);
 });
 
-test('correct-email of an undeliverable request, but not to the address of another account', async () => {
+test('correct-email mails an undeliverable request, but refuses the address of another account', async () => {
   const other = await completed();
   const application = newApplication();
   world.mail.setFault(unknownUser);
@@ -267,7 +267,7 @@ test('correct-email run again finishes an interrupted correction', async () => {
   await refused('has this address already', ...words, '--yes');
 });
 
-test('release: the EIN and the address may be applied with again; the account stays and the trail tells', async () => {
+test('release keeps the account, and frees its EIN and address for a new application', async () => {
   const { id, application } = await completed();
   await world.recordIn('rejected', await submit(world, ingest, application));
   expect((await cli('account', 'release', id)).stdout).toContain('add --yes');
@@ -359,7 +359,7 @@ async function plant(count: number, change: Partial<SubmissionRecord>): Promise<
   return records.map(({ _id }) => _id);
 }
 
-test('close: an open request ends for good, with a reason, with an account or without', async () => {
+test('close ends an open request with a reason, with an account or without', async () => {
   const dueAt = new Date(Date.now() + 3_600_000);
   const [waiting] = (await plant(1, { state: 'recorded', dueAt, version: 1 })) as [string];
   expect(await cli('close', waiting, '--yes')).toMatchObject({
@@ -394,7 +394,7 @@ test('close: an open request ends for good, with a reason, with an account or wi
   await done('audit');
 });
 
-test('close and retry by query change only matches, page by page, and continue where a limit stopped', async () => {
+test('close and retry by query change only matches, and continue after a limit', async () => {
   const dead = { state: 'dead_lettered', version: 3, partnerId: 'acme' } as const;
   const ids = await plant(1_203, { ...dead, lastError: 'the mail server answered 451' });
   const others = await plant(2, { ...dead, lastError: 'a bug' });

@@ -53,7 +53,7 @@ async function malformed(body: string | Buffer): Promise<string> {
   return requestIdOf(await send(ingest.url, { key: world.key, body }));
 }
 
-test('by address: account, all records and raw bodies of any kind; the trail stays and is not personal', async () => {
+test('erase by address removes the account and all personal data, and keeps the trail', async () => {
   const person = {
     email: 'Erika.Mustermann@example.com',
     business_name: 'Mustermann Erben',
@@ -140,7 +140,7 @@ test('by address: account, all records and raw bodies of any kind; the trail sta
   await world.recordIn('completed', await submit(world, ingest, person));
 });
 
-test('by request: an open request ends rejected, and no mail goes out', async () => {
+test('erase by request rejects an open request, which then mails nothing', async () => {
   const application = newApplication();
   world.mail.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } });
   const id = await submit(world, ingest, application);
@@ -196,7 +196,7 @@ test('a claimed request stays whole, and erase says that it is not done', async 
   expect(await everythingStored()).not.toContain(application.email);
 });
 
-test('by request: an open request of another applicant keeps its body although it mentions this one', async () => {
+test('erase keeps the body of an open request of another applicant that mentions this one', async () => {
   const person = newApplication();
   world.mail.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } });
   const named = await submit(world, ingest, person);
@@ -222,7 +222,7 @@ test('by request: an open request of another applicant keeps its body although i
   expect(await everythingStored()).not.toContain(person.email);
 });
 
-test('by EIN: in a body with a hyphen, as a number, and what the caller said of itself', async () => {
+test('erase by EIN finds it with a hyphen and as a number, and removes the user agent', async () => {
   const application = { ...newApplication(), business_name: 'Number & Co', ein: '112233445' };
   const headers = { 'user-agent': `curl of ${application.email}` };
   const body = JSON.stringify(application);
@@ -255,7 +255,7 @@ test('a released account is found when no request of it is left', async () => {
   expect(await everythingStored()).not.toContain(application.email.toLowerCase());
 });
 
-test('erase names what it keeps: by address, requests of the same EIN; by EIN, those of the same address', async () => {
+test('erase names the kept requests with the same EIN or address', async () => {
   const person = newApplication();
   const first = await submit(world, ingest, person);
   await world.recordIn('completed', first);

@@ -89,7 +89,7 @@ function majorityForOneWrite(): Parameters<MongoWire['answer']>[0] {
 }
 
 test.each([['one'], ['many']])(
-  'a bounce whose end was lost, then a retry of %s: the applicant is mailed again',
+  'after a bounce that was cut off, a retry of %s mails the applicant again',
   async (which) => {
     const { id, mails, messageId } = await completed();
     const bounce = ['bounce', '--message-id', messageId];
@@ -134,7 +134,7 @@ test('a bounce reported before its request is completed is refused, to be report
   expect(early.stderr).toContain(`${id} is account_created`);
 });
 
-test('many: claimed requests are skipped, counted and named, and the exit code tells it', async () => {
+test('an order for many skips, counts and names claimed requests, and exits with 1', async () => {
   const until = new Date(Date.now() + CLAIM_MS);
   const free = Array.from({ length: 203 }, () => ({}));
   const held = await plant(...free, { claimedUntil: until }, { claimedUntil: until });
@@ -151,7 +151,7 @@ test('many: claimed requests are skipped, counted and named, and the exit code t
   expect(await cli(...close, '--yes')).toMatchObject({ code: 0 });
 });
 
-test('many: when MongoDB loses its majority, the command tells what was done and where to continue', async () => {
+test('an order for many that loses the majority prints what is done and how to continue', async () => {
   const dead = Array.from({ length: 503 }, () => ({ state: 'dead_lettered' }) as const);
   const ids = await plant(...dead);
   const close = ['close', '--state', 'dead_lettered', '--partner', 'acme', '--yes', '--why', 'x'];
@@ -171,7 +171,7 @@ test('many: when MongoDB loses its majority, the command tells what was done and
   });
 });
 
-test('correct-email of a dead letter whose worker died after it had created the account', async () => {
+test('correct-email mails a dead letter whose worker died after creating the account', async () => {
   const { id, application } = await completed();
   const history = [{ state: 'dead_lettered', at: new Date(), attempt: 5 }] as const;
   await requests().updateOne(
@@ -218,7 +218,7 @@ test('a duplicate stays valid after the erasure and retention of its original', 
   expect(await cli('audit')).toMatchObject({ code: 0 });
 });
 
-test('an unknown id is reported as unknown even if searching the counts of a flood takes too long', async () => {
+test('an unknown id is reported although the search in the counts of a flood takes too long', async () => {
   const unknown = newId('req', new Date());
   const tooLong = { ok: 0, code: 50, codeName: 'MaxTimeMSExpired', errmsg: 'exceeded time limit' };
   const shown = await overWire(
@@ -260,7 +260,7 @@ test.each([['id'], ['address']])(
   },
 );
 
-test('erase: when MongoDB loses its majority, the command tells what was done', async () => {
+test('an erase that loses the majority prints what is done', async () => {
   const { id, application } = await completed();
   const second = await submit(world, ingest, application);
   await world.recordIn('rejected', second);

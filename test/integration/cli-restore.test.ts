@@ -55,7 +55,7 @@ async function namedAsLost(world: World, lines: readonly string[]): Promise<unkn
   }
 }
 
-test('after a dump of an hour ago and an empty Redis, each survivor ends once, with announced second mails only', async () => {
+test('after a restore each kept request ends once, and audit announces each second mail', async () => {
   const world = await openWorld({ controller: false });
   try {
     const cli = cliOf(world);

@@ -24,7 +24,7 @@ afterAll(() => world.close());
 
 const trail = () => world.stores.db.collection<TrailEntry>(OPERATOR_AUDIT);
 
-test('a completed request: timeline in order, masked, with what to do next; --reveal is noted with who, when and why', async () => {
+test('show prints a masked timeline and the next commands, and notes each --reveal', async () => {
   const application = newApplication();
   const id = await submit(world, ingest, application);
   await world.recordIn('completed', id);
@@ -173,7 +173,7 @@ test('control characters from partners do not reach the terminal', async () => {
   expect(shown.stdout).toContain('�[2J� answer');
 });
 
-test('find: filters, limits, JSON, and 1 where nothing is found', async () => {
+test('find filters, limits and prints JSON, and exits with 1 if nothing is found', async () => {
   const before = new Date().toISOString();
   const first = newApplication();
   const ids: string[] = [];
@@ -225,7 +225,7 @@ test('an idempotency key finds its request, of its partner only, and shows wheth
   );
 });
 
-test('export: every match on a line, masked; revealed only with a note, like every search by what is personal', async () => {
+test('export prints each match on a masked line, and notes each reveal and personal search', async () => {
   const application = newApplication();
   const id = await submit(world, ingest, application);
   await world.recordIn('completed', id);

@@ -25,7 +25,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-test('without a configuration it says what is missing; keys new needs none', async () => {
+test('a command without configuration names what is missing, except keys new', async () => {
   const lost = await spawnCli({}, 'audit');
   expect(lost).toMatchObject({ code: 2, stdout: '' });
   expect(lost.stderr).toContain('MONGODB_URI: is required');
@@ -61,7 +61,7 @@ test('every command has help with examples, which are commands that exist, and s
   }
 });
 
-test('keys: a new one is a Secret that the controller takes; the list tells its last use', async () => {
+test('keys new prints a Secret that works, and keys list shows its last use', async () => {
   const made = await cli('keys', 'new', 'Acme.Corp');
   expect(made).toMatchObject({ code: 0 });
   const secret = parse(made.stdout) as {

@@ -107,7 +107,7 @@ test('a key is valid from its own addresses and until its end', async () => {
     ).toBeGreaterThan(0);
 });
 
-test('files: data and stringData, several documents in one, JSON as well; what is no partner Secret is ignored', async () => {
+test('files may hold data, stringData, several documents or JSON, and other objects are ignored', async () => {
   const [clear, encoded, second, json] = [newApiKey(), newApiKey(), newApiKey(), newApiKey()];
   const [inMap, unlabelled] = [newApiKey(), newApiKey()];
   await write('map.yaml', manifest('map', ['data:', `  a: ${inMap}`], 'ConfigMap'));

@@ -41,7 +41,7 @@ async function expireIn(days: number): Promise<void> {
   });
 }
 
-test('a raw body is deleted 30 days after the end, but not its length and digest, nor those of open requests', async () => {
+test('a body is deleted 30 days after the end of its request, and its digest is kept', async () => {
   const done = await submit(world, ingest, newApplication());
   const rejected = await submit(world, ingest, { ...newApplication(), ein: 'none' });
   await world.recordIn('completed', done);

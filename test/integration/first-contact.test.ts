@@ -260,14 +260,17 @@ test.each<[keyof typeof tellers, string, Parameters<typeof startRaw>[0], RegExp]
     refusing('WHATEVER is said'),
     /: it answers with an error; check its log, and REDIS_URL/,
   ],
-])('%s at %s: what it says is told by its cause', async (kind, url, answer, sentence) => {
-  const server = await startRaw(answer);
-  try {
-    expect(await tellers[kind](url.replace('SERVER', at(server)))).toMatch(sentence);
-  } finally {
-    server.close();
-  }
-});
+])(
+  '%s at %s, which answers an error, has a sentence with the cause',
+  async (kind, url, answer, sentence) => {
+    const server = await startRaw(answer);
+    try {
+      expect(await tellers[kind](url.replace('SERVER', at(server)))).toMatch(sentence);
+    } finally {
+      server.close();
+    }
+  },
+);
 
 test('a relay that refuses our sender is told as one', async () => {
   const mail = await startMailCatcher();

@@ -134,7 +134,7 @@ test('a full queue refuses a record at once', async () => {
   expect(await commits.record(over)).toBe('stored');
 });
 
-test('a partner with more records than fit delays only itself: another is in the next insert', async () => {
+test('a partner with more records than fit delays only itself', async () => {
   const commits = await groupCommit({
     maxInFlight: 1,
     maxBatchDocuments: 4,
@@ -154,7 +154,7 @@ test('a partner with more records than fit delays only itself: another is in the
   expect(written.filter((each) => each.endsWith(' stored')).slice(0, 5)).toContain('other stored');
 });
 
-test('a record with less time left than the last insert took lets others go first until one is quick', async () => {
+test('a record with less time than the last insert took lets others go first', async () => {
   let later = 0;
   const clock = { now: () => new Date(), monotonicMs: () => performance.now() + later };
   const commits = await groupCommit({ maxInFlight: 1, maxBatchDocuments: 1 }, { clock });

@@ -39,7 +39,7 @@ const live = (): Promise<unknown[]> => world.records({ state: { $ne: 'withdrawn'
 const recordsOf = async (answers: readonly Answer[]) =>
   world.records({ _id: { $in: answers.map(requestIdOf) } });
 
-test(`${PAIRS} pairs at once: one record for each key, equal answers, and a 422 for another body`, async () => {
+test(`${PAIRS} concurrent pairs get one record for each key, and another body gets 422`, async () => {
   const before = (await live()).length;
   await Promise.all(
     Array.from({ length: PAIRS }, async (_, index) => {

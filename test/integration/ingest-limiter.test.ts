@@ -133,7 +133,7 @@ async function expectSharedAgain(ingest: InProcess): Promise<void> {
   });
 }
 
-test('two processes serve up to the limit together and refuse the rest, which are counted per address and window', () =>
+test('two processes together serve up to the limit, and count the rest', () =>
   withSharedCount(children, async (address) => {
     const startedAt = performance.now();
     const served: Answer[] = [];
@@ -185,7 +185,7 @@ async function boundedPartner(
   return key;
 }
 
-test("a partner's own bounds hold over all processes and addresses, for it alone, and its metrics say so", () =>
+test('the bounds of a partner count over all processes and addresses, for it alone', () =>
   withSharedCount(children, async (address) => {
     const partner = `bounded-${address}`;
     const bounds = {
@@ -220,7 +220,7 @@ test("a partner's own bounds hold over all processes and addresses, for it alone
   }));
 
 describe('in one process', () => {
-  test("a partner's megabytes are those that were stored: what is answered 429 or 500 uses up none", async () => {
+  test("only stored bodies use up a partner's megabytes", async () => {
     const database = await startTcpProxy(world.stores.mongodbUri);
     try {
       const ingest = await startIngest({ MONGODB_URI: database.url, ACCEPT_TIMEOUT_MS: '500' });

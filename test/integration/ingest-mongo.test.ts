@@ -83,7 +83,7 @@ test.each([
   ['hangs, and hangs again', 2, 'SIGSTOP', (): Promise<void> => store.signal('SIGCONT')],
   ['is killed', 1, 'SIGKILL', (): Promise<void> => store.restart()],
 ] as const)(
-  'when MongoDB %s every request is a 500 by the deadline, and nothing of it is accepted later',
+  'when MongoDB %s every request is answered 500 in time, and none is processed later',
   async (_name, times, signal, repair) => {
     for (let round = 0; round < times; round += 1) {
       await store.signal(signal);

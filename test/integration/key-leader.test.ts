@@ -32,7 +32,7 @@ const leads = async (one: ServiceProcess): Promise<boolean> =>
   (await world.metric(one, 'partner_ingest_leader')) === 1;
 const fileOf = (partner: string): string => join(world.keyFolder, `${partner}.yaml`);
 
-test('of two controllers one leads; a frozen leader is replaced and later writes nothing', async () => {
+test('one of two controllers leads, and a frozen leader is replaced and then writes nothing', async () => {
   const one = await start('one');
   await eventually('a leader', () => leads(one));
   const other = await start('other');

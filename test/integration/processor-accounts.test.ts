@@ -71,7 +71,7 @@ test.each([
   [{ message: 'deadlock detected', code: 16_908_292 }, 4, 'created'],
   [{ message: 'deadlock detected', code: 16_908_292 }, 5, 'error'],
   [{ message: 'Document failed validation', code: 121 }, 1, 'error'],
-])('inserts ended with %j, %i times: %s', async (error, times, expected) => {
+])('an insert that ends with %j, %i times, results in %s', async (error, times, expected) => {
   let left = times;
   const store = storeOver(async (...insert) => {
     left -= 1;

@@ -338,7 +338,7 @@ test.each(Object.entries(sieges))(
   },
 );
 
-test('control: the judge catches a relay that treats the victim as the adversary', async () => {
+test('the judge catches a relay that treats the victim as the adversary', async () => {
   const body = (): string => applicationTo('one.example', '-adversary');
   const relay = { at: 'rcpt', hang: true } as const;
   expect(await judge({ does: sends(body), relay }, () => true)).toEqual([

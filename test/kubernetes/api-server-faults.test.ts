@@ -59,7 +59,7 @@ describe('a faulty API server', () => {
     return key;
   };
 
-  test('killed: keys stay active, /readyz says why, and missed changes follow later', async () => {
+  test('when it is killed, keys stay active and missed changes follow later', async () => {
     await api.kill();
     const added = await addMeanwhile();
     await keysStay();
@@ -77,7 +77,7 @@ describe('a faulty API server', () => {
     expect((await fetch(`${controller.adminUrl}/readyz`)).status).toBe(200);
   });
 
-  test('hung: it is noticed although no connection breaks, and changes follow later', async () => {
+  test('when it hangs, this is noticed although no connection breaks', async () => {
     const failed = (): Promise<number> =>
       own.world.metric(controller, 'partner_ingest_secret_watches_total', { result: 'failed' });
     const before = await failed();
@@ -96,7 +96,7 @@ describe('a faulty API server', () => {
     await keysStay();
   });
 
-  test('restarted without its old versions: a 410 inside the stream causes a new list', async () => {
+  test('after a restart without old versions, a 410 inside the stream causes a new list', async () => {
     // The source alone, with counted lists and watches.
     const namespace = own.keys;
     const kubernetes = new Kubernetes(await own.cluster.controllerKubeconfig(own.home, proxy.url));
@@ -139,7 +139,7 @@ describe('a faulty API server', () => {
     expect(await count('secret_watches', 'expired')).toBeGreaterThan(0);
   });
 
-  test('every connection cut each second: changes still arrive, and the leader stays', async () => {
+  test('while every connection is cut each second, changes arrive and the leader stays', async () => {
     const failed = (): Promise<number> =>
       own.world.metric(controller, 'partner_ingest_secret_watches_total', { result: 'failed' });
     const [holder, before] = [await own.holder(), await failed()];

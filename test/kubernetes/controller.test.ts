@@ -114,7 +114,7 @@ describe('keys from the Kubernetes API', () => {
     await eventually('no problem any more', async () => (await problems('key_too_short')) === 0);
   });
 
-  test('sixty bad Secrets at once: Events beyond the rate wait', async () => {
+  test('of sixty bad Secrets at once, Events beyond the rate wait', async () => {
     const names = Array.from({ length: 60 }, (_, index) => `flood-${index}`);
     await Promise.all(names.map((name) => own.apply(name, { partner: name, keys: ['short'] })));
     await eventually('all to be seen', async () => (await problems('key_too_short')) === 60);
