@@ -97,7 +97,6 @@ const output = { writeOut: () => {}, writeErr: () => {}, outputError: () => {} }
 const program = () =>
   programOf(commands, { now: new Date(), output, act: () => Promise.resolve() });
 
-/** Replaces placeholders by values. */
 function filledIn(code: string): string {
   return code.replaceAll('<address>', 'jane@example.com').replaceAll(/<(\w+)>/g, '$1');
 }

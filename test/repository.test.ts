@@ -7,7 +7,7 @@ import { lockFaults } from '../tools/lock.ts';
 
 const NOT_OURS = /(^|\/)(node_modules|dist|coverage|\.git|\.run)(\/|$)/;
 const NO_TEXT = /\.(png|jpg|ico)$/;
-/** These name the cluster of the tests. */
+/** These files may name the cluster of the tests. */
 const MAY_NAME_OTHERS = ['.ci/run', 'test/repository.test.ts'];
 const OUTSIDE =
   /\.\.\/shared\b|\b(SPEC|DESIGN)(\.md)?\b ?§|\b(SPEC|DESIGN|FACTS|ECOSYSTEM|STYLE)\.md\b|localhost\/local-cluster/g;

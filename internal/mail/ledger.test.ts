@@ -75,7 +75,7 @@ describe('second mails', () => {
     // The second process died, so the third counts its mail, although its own was refused.
     expect(counted(3, cut, dead, refused)).toEqual([[2, 'ambiguous_data']]);
     expect(counted(4, cut, dead, refused, last)).toEqual([[4, 'crash']]);
-    // The third counted itself.
+    // The third process counted its own mail.
     expect(counted(4, cut, handOver(3, 'accepted'), last)).toEqual([[4, 'resent']]);
     // The second process was only frozen; when it resumes, its mail is already counted.
     expect(counted(2, cut, handOver(2, 'accepted', 99), refused, last)).toEqual([]);

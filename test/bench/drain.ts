@@ -119,7 +119,7 @@ async function fill(db: Db, size: number): Promise<string[]> {
       business_name: `Drain Test ${index} Ltd`,
       ein: String(index).padStart(9, '0'),
     });
-    // Reconcile must not take part.
+    // `dueAt` is so far ahead that reconcile takes no part.
     const dueAt = new Date(Date.now() + DEADLINE_MS);
     return newRecord({ dueAt, body: new Binary(Buffer.from(body)) }, body);
   });

@@ -7,7 +7,6 @@ import { table } from '../../internal/platform/terminal.ts';
 
 const US_PER_SECOND = 1e6;
 
-/** One setting in one round. */
 export interface Sample {
   readonly count: number;
   readonly seconds: number;

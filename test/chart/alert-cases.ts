@@ -21,10 +21,10 @@ export interface AlertCase extends Firing {
 
 export interface Firing {
   readonly fires: SeriesValues;
-  /** Besides name, severity and namespace. */
+  /** Labels besides name, severity and namespace. */
   readonly labels?: Readonly<Record<string, string>>;
   readonly says: string;
-  /** For a rule with two severities. */
+  /** The severity, for a rule with two of them. */
   readonly severity?: 'critical' | 'warning';
 }
 
@@ -40,7 +40,7 @@ export interface LongCase {
 const MINUTES = 90;
 const always = (value: number): string => `${value}+0x${MINUTES}`;
 const rising = (perMinute: number): string => `0+${perMinute}x${MINUTES}`;
-/** Constant until minute 30. */
+/** The series is constant until minute 30. */
 const risingLate = (perMinute: number): string =>
   `0+0x30 ${perMinute}+${perMinute}x${MINUTES - 31}`;
 
@@ -54,7 +54,7 @@ const of = (name: string, labels: string): string => `partner_ingest_${name}{${l
 const STEPS = 776;
 const daily = (count: number): string => `0+${count / 96}x${STEPS}`;
 
-/** Twenty good submissions a day. */
+/** A partner that sends twenty good submissions a day. */
 export const healthyForAWeek: SeriesValues = {
   [start('ingest', 'ingest-1')]: `1000+0x${STEPS}`,
   [start('processor', 'processor-1')]: `1000+0x${STEPS}`,
@@ -65,7 +65,7 @@ export const healthyForAWeek: SeriesValues = {
   [of('requests_total', 'status="500"')]: `0+0x${STEPS}`,
 };
 
-/** Rises until `step`. */
+/** The series rises until `step`. */
 const stoppedAt = (perStep: number, step: number): string =>
   `0+${perStep}x${step} ${perStep * step}+0x${STEPS - step - 1}`;
 const traffic = of('requests_total', 'status="202"');
@@ -127,7 +127,7 @@ export const healthy: SeriesValues = {
   [of('withdrawals_total', 'result="dropped"')]: always(0),
   [of('untrusted_forwarded_for_total', 'pod="ingest-1"')]: always(0),
   [of('limiter_fallback', 'pod="ingest-1"')]: always(0),
-  // Equal to the time at which promtool evaluates.
+  // promtool evaluates at minute n, when these are the present time.
   [of('keys_refreshed_timestamp_seconds', 'pod="ingest-1"')]: rising(60),
   [of('keys_synced_timestamp_seconds', 'pod="controller-1"')]: rising(60),
   [of('refused_dropped_total', 'pod="ingest-1"')]: always(0),
@@ -442,7 +442,7 @@ export const cases: readonly AlertCase[] = [
     alert: 'PartnerIngestMailsDeclined',
     fires: { [of('failures_total', 'class="throttled",step="mail"')]: '0+0x30 1+1x59' },
     says: 'It said "later" 30 times in 30 minutes, and took none.',
-    // The relay takes other e-mails.
+    // The relay takes the other e-mails.
     quiet: {
       [of('failures_total', 'class="throttled",step="mail"')]: '0+0x30 1+1x59',
       [of('mails_total', 'result="accepted"')]: '0+0x80 1+0x9',
@@ -452,7 +452,7 @@ export const cases: readonly AlertCase[] = [
     alert: 'PartnerIngestMailsUndeliverable',
     fires: { [of('outcomes_total', 'state="undeliverable"')]: rising(100) },
     says: '16.67% of the e-mails of the last hour were refused for good.',
-    // A large share of few e-mails.
+    // The refused share is large, but of few e-mails.
     quiet: {
       [of('outcomes_total', 'state="completed"')]: always(0),
       [of('outcomes_total', 'state="undeliverable"')]: '0+0x80 4+0x10',

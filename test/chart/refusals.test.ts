@@ -114,7 +114,6 @@ const contradictions: readonly (readonly [string, Json, readonly Fault[]])[] = [
   ),
 ];
 
-/** Values that the JSON schema refuses. */
 const misfits: readonly Fault[] = [
   ['imagee', {}, /additional properties 'imagee' not allowed/],
   ['ingest.replicas', 3, /ingest.*additional properties 'replicas' not allowed/],

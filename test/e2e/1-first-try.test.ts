@@ -112,7 +112,7 @@ step('partner: two ingest pods share the limit of 300 a minute', async () => {
     // Another try is fair only if Redis was late.
     if (tried < LIMIT_TRIES && (await countedAlone()) > local) continue;
     const limited = answers.filter(({ status }) => status === 429);
-    // The minute may have changed.
+    // A new minute may have begun, with a new window.
     if (tried < LIMIT_TRIES && limited.length < OVER_LIMIT) continue;
     expect(limited.length).toBeGreaterThanOrEqual(OVER_LIMIT);
     expect(limited.length).toBeLessThanOrEqual(OVER_LIMIT + BEFORE);

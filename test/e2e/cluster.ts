@@ -14,7 +14,6 @@ export const FOLDER = join(ROOT, '.run/e2e');
 const KIND_CLUSTER = 'partner-ingest-e2e';
 const KIND_TIMEOUT_MS = 300_000;
 
-/** Is passed to the test files as JSON. */
 export interface ClusterTools {
   readonly description: string;
   readonly kubeconfig: string;

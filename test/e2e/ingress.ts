@@ -11,7 +11,7 @@ import { read } from '../support/pages.ts';
 import { FOLDER, type ClusterTools } from './cluster.ts';
 import { Kubectl, type PodInfo } from './kubectl.ts';
 
-/** The command may have to compile it. */
+/** The command may first have to compile the controller. */
 const COMMAND_TIMEOUT_MS = 1_200_000;
 const READY = '--timeout=180s';
 const APPLY_TIMEOUT_MS = 60_000;
@@ -22,7 +22,6 @@ export const GATEWAY_HOST = 'gateway.example.com';
 const SECRET = 'partners-tls';
 const [KEY_FILE, CERTIFICATE_FILE] = ['key.pem', 'ca.pem'];
 
-/** Is passed as JSON. */
 export interface Ingress {
   /** The node that has the controller's ports 80 and 443. */
   readonly address: string;

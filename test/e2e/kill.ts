@@ -55,7 +55,6 @@ export async function deleteByForce(world: World, pod: PodInfo): Promise<void> {
   await world.kubectl.run(['delete', 'pod', pod.metadata.name, '--force', '--grace-period=0']);
 }
 
-/** Deletes a pod and waits for its end. */
 export async function deletePod(world: World, pod: PodInfo, graceSeconds?: number): Promise<void> {
   const grace = graceSeconds === undefined ? [] : [`--grace-period=${graceSeconds}`];
   await world.kubectl.run(['delete', 'pod', pod.metadata.name, ...grace], {

@@ -93,7 +93,6 @@ export class Kubectl {
     });
   }
 
-  /** Runs a `helm` command with `--wait`. */
   helmAndWait(args: readonly string[], values: readonly object[] = []): Promise<Ended> {
     return this.helm([...args, '--wait', '--timeout', HELM_WAIT], values);
   }

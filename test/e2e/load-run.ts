@@ -23,7 +23,7 @@ export const PER_SECOND = 30;
 const RANGE = 1_000_000;
 /** The default of `ingest.acceptTimeoutMs`. */
 const ACCEPT_TIMEOUT_MS = 2_000;
-/** Longer than the load's client waits. */
+/** Longer than the client of the load waits for an answer. */
 const ANSWERS_WITHIN_MS = 80_000;
 const MAILS_EVERY_MS = 2_000;
 /** Twice the 45 s of a claim and the time of reconcile. */
@@ -33,7 +33,7 @@ export interface Outcome {
   readonly requests: number;
   /** Requests without an answer, or with one that the contract does not allow. */
   readonly broken: readonly string[];
-  /** 500 well before the accept time-out. */
+  /** Requests answered 500 well before the accept time-out. */
   readonly early500: readonly string[];
 }
 
@@ -143,7 +143,7 @@ export async function startRun(world: World, name: string, part: number): Promis
   };
 }
 
-/** Says whether the answer is the usual one without a fault. */
+/** Says whether the request got the answer that it gets without faults. */
 function isAsUsual({ kind, answer }: LedgerEntry): boolean {
   const wanted = {
     valid: [202],

@@ -45,7 +45,6 @@ export function valuesFor(images: Images, tag: string, limit = 1_000_000): objec
   };
 }
 
-/** The values go to standard input. */
 export function chartArgs({ values }: ClusterTools): string[] {
   return [
     CHART,

@@ -56,10 +56,10 @@ export const counted = [
   'malformed',
   'refused',
   'failed',
-  /** The client itself did not cut these. */
+  /** Requests without an answer, except those that the client cut. */
   'noAnswer',
   'lost',
-  /** Answered 500 and processed. */
+  /** Requests that were answered 500 and processed. */
   'untrueFailed',
   'doubledAccounts',
   'secondMails',

@@ -3,9 +3,7 @@ import type { MailCatcher, SmtpFault } from '../support/mail-catcher.ts';
 import type { ServiceName } from '../../deploy/local/processes.ts';
 
 export interface SentMail {
-  /** In lower case. */
   readonly to: string;
-  /** Milliseconds of Unix time. */
   readonly at: number;
   readonly messageId: string;
 }

@@ -3,7 +3,6 @@ import type { ServiceName } from '../../deploy/local/processes.ts';
 import type { Random } from '../support/random.ts';
 import type { ChaosWorld, RedisSetKind, Slot } from './world.ts';
 
-/** Begins a fault and ends it. */
 export interface Injector {
   readonly about: string;
   inject(world: ChaosWorld, random: Random): Promise<void>;
@@ -31,13 +30,11 @@ export type Allowance =
   | 'second_mail'
   /** The relay refused the recipient, or the mail bounced. */
   | 'undeliverable'
-  /** Every hand-over was cut. */
+  /** The relay cut every hand-over of a request. */
   | 'dead_letter';
 
 export interface Expectation {
-  /** Alerts that must fire. */
   readonly raises: readonly string[];
-  /** Alerts that may fire. */
   readonly may?: readonly string[];
   readonly allows?: readonly Allowance[];
   /** What an operator does afterwards by the runbook. */

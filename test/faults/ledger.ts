@@ -15,7 +15,6 @@ export interface ApplicantKeys {
 }
 
 export interface Answer {
-  /** Milliseconds of Unix time. */
   readonly at: number;
   readonly status: number;
   readonly requestId?: string;

@@ -10,7 +10,6 @@ export interface PlannedRequest {
   readonly idempotencyKey?: string;
 }
 
-/** Relative frequencies. */
 const WEIGHTS = {
   fresh: 62,
   repeat: 6,

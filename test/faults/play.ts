@@ -57,9 +57,9 @@ const SETTLE_TIMEOUT_MS = 150_000;
 const LONGEST_SETTLE = 4;
 const SETTLE_POLL_MS = 200;
 const MOVING = 'to another Redis';
-/** Load before and after each fault. */
+/** How long the load runs before and after each fault. */
 const MARGIN_MS = 500;
-/** Longer times are not shown. */
+/** Longer times do not appear in the report. */
 const GOES_ON_WITHIN_MS = 60_000;
 const MS_PER_SECOND = 1_000;
 /** A repeated fault is reported after this number of injections. */
@@ -133,7 +133,6 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
 
 /** Decides how long each fault lasts. */
 export interface Course {
-  /** Waits at most this time. */
   during(milliseconds: number): Promise<void>;
   goesOn(): boolean;
   ended?(): Promise<void>;

@@ -1,7 +1,6 @@
 /** Shortens the chart's rules for a run of seconds. */
 import type { Rules } from '../chart/rules.ts';
 
-/** Windows and waits in seconds. */
 const SHORT: Readonly<Record<string, string>> = {
   '10s': '2s',
   '1m': '2s',

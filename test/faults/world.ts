@@ -39,9 +39,8 @@ export type RedisSetKind = keyof typeof startRedisSet;
 /** A place for one process at a time. */
 export interface Slot {
   readonly name: ServiceName;
-  /** Such as `ingest-1`. */
   readonly label: string;
-  /** Constant, as in a pod. */
+  /** The port stays the same, as in a pod. */
   readonly adminPort: number;
   /** Its own connection to MongoDB, so that it can be cut off alone. */
   readonly door: Door;

@@ -84,7 +84,7 @@ test('a key is valid from its own addresses and until its end', async () => {
   await becomes(key, 202);
   await annotate({ 'partner-ingest.io/cidrs': '192.0.2.0/24' });
   await becomes(key, 401);
-  // Written after the answer.
+  // The record is written after the answer.
   await eventually(
     'its record',
     async () => (await world.records({ partnerId: 'bound', httpStatus: 401 })).length > 0,

@@ -30,7 +30,7 @@ const MIB = 1024 * 1024;
 const IDLE_CONNECTION_BYTES = 20 * 1024;
 const POD_BYTES = 512 * MIB;
 const AS_IN_A_POD = imageEnvironment();
-/** Longer than each time-out of ingest. */
+/** The siege lasts longer than each time-out of ingest. */
 const SIEGE_MS = 12_000;
 /** Ended connections return later, to leave processor time to other tests. */
 const AGAIN_AFTER_MS = 5_000;

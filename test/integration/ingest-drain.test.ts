@@ -70,7 +70,7 @@ describe('a signal', () => {
         if (typeof answer === 'string') ending = answer;
         else if (answer.headers['connection'] === 'close') ending = String(answer.status);
         if (ending !== '') endings.push(ending);
-        // Mostly idle, as a pooled connection.
+        // The client is mostly idle, as a pooled connection is.
         await pause(20);
       }
       agent.destroy();

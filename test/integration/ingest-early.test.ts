@@ -9,7 +9,7 @@ import { INGEST_PATH, send, type Answer } from '../support/http.ts';
 import { eventually } from '../support/wait.ts';
 import { NO_REDIS, openWorld, type InProcess, type World } from '../support/world.ts';
 
-/** Below the time-outs of bodies. */
+/** The wait is shorter than the time-outs of bodies. */
 const AT_ONCE_MS = 4_000;
 let world: World;
 let ingest: InProcess;
@@ -166,7 +166,7 @@ test('a flood of refusals from many addresses shares one count beyond a bound', 
     const recorded = await world.records({ remoteIp: { $regex: `^${prefix}` }, state: 'refused' });
     return recorded.length + sum === count && found;
   });
-  // The minute may have changed.
+  // A new minute may have begun.
   const windows = new Set(counts.map(({ windowStart }) => windowStart.getTime()));
   expect(counts.length).toBeLessThanOrEqual(windows.size * (OVER_LIMIT_ADDRESSES + 1));
   await flooded.close();

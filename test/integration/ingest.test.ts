@@ -38,7 +38,7 @@ function objectOf(size: number, filler = 'x'): Buffer {
   return Buffer.from(`{"a":"${filler.repeat(fillers)}${'y'.repeat(rest)}"}`);
 }
 
-/** `bytes` in pieces of `size`. */
+/** Cuts `bytes` into pieces of `size`. */
 function pieces(bytes: Buffer, size: number): Buffer[] {
   return Array.from({ length: Math.ceil(bytes.length / size) }, (_, index) =>
     bytes.subarray(index * size, (index + 1) * size),
@@ -266,7 +266,7 @@ describe('other methods and paths', () => {
     const before = await answered404();
     const answer = await rawAnswer(ingest.url, `${head(lines, `POST ${path} HTTP/1.1`)}{}`);
     await expectUnrecorded(expectAnswer(answer, 404, bodies.notFound));
-    // Counted after the answer is sent.
+    // Ingest counts after it has sent the answer.
     await eventually('it to be counted', async () => (await answered404()) === before + 1);
   });
 });

@@ -102,7 +102,8 @@ describe('giving up', () => {
 
   test('after the content does not interrupt the wait for the answer', async () => {
     const lost = new AbortController();
-    // Its own recipient, because the session of another test may still read commands.
+    // This recipient is used here only, because the session of another test may still read
+    // commands.
     const recipient = 'bob@example.com';
     let asked = 0;
     catcher.setFault(({ rcptTo }) => {

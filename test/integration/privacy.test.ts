@@ -27,7 +27,6 @@ const HEADERS =
   'traceparent tracestate baggage X-Request-Id X-Forwarded-For Cookie Content-Type Expect'.split(
     ' ',
   );
-/** Keys of a valid form. */
 const keys = {
   unknown: newApiKey(),
   short: 'canary-short-key',

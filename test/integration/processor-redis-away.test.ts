@@ -22,7 +22,6 @@ const OUTAGES: readonly { readonly how: How; readonly seconds: number }[] = [
   { how: 'full', seconds: 10 },
   { how: 'answering errors', seconds: 10 },
 ];
-/** With LONG=1 only. */
 const LONG_OUTAGES = [
   { how: 'hung', seconds: 1 },
   { how: 'killed', seconds: 10 },
@@ -55,7 +54,7 @@ afterEach(async () => {
   await heal(own.redis);
 });
 
-/** What a failed test leaves running. */
+/** Loops that a failed test left running. */
 const repeating: { abandon(): void }[] = [];
 
 /** Repeats `act` until stopped; `stop` rejects if one failed. */

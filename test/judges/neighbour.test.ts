@@ -23,14 +23,13 @@ import { eventually } from '../support/wait.ts';
 import { newApplication, openWorld, requestIdOf, type World } from '../support/world.ts';
 import { shapes } from './shapes.ts';
 
-/** Numbers of applications. */
 const ADVERSARY = 100;
 const VICTIM = 30;
 /** The victim may take this long, or this multiple of its time alone. */
 const BOUND_MS = 6_000;
 const TIMES_ALONE = 5;
 const POLL_MS = 100;
-/** Beyond every bound of a minute. */
+/** Each number is beyond every bound of a minute. */
 const WAVES = 8;
 const ONE_A_MINUTE = { 'partner-ingest.io/max-per-minute': '1' };
 const SEED = 37;

@@ -4,7 +4,7 @@
  * breaks.
  */
 export interface Mutant {
-  /** As docs/proof.md names it. */
+  /** The promise as docs/proof.md words it. */
   readonly promise: string;
   readonly file: string;
   readonly test: string;

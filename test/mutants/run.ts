@@ -16,7 +16,6 @@ import { mutants, mutated, type Mutant } from './list.ts';
 /** The number of cores of the machines that run it. */
 const COPIES = 2;
 const DRAWN = 10;
-/** A longer run counts as hung. */
 const RUN_DEADLINE_MS = 300_000;
 
 const colours = { red: 'green', survived: 'red', invalid: 'red', 'left out': 'yellow' } as const;

@@ -27,7 +27,6 @@ export type FaultKind = (typeof faultKinds)[number];
 
 export type OrderEvent = ReopeningEvent | 'release' | 'erase' | 'close' | 'bounce' | BulkOrder;
 
-/** Bulk orders as on the pages. */
 export const bulkOrders = {
   'retry --state dead_lettered': ['retry', 'dead_lettered'],
   'retry --state undeliverable': ['retry', 'undeliverable'],
@@ -55,14 +54,13 @@ export interface Plan {
   readonly seed: number;
   readonly submissions: readonly {
     readonly atMs: number;
-    /** Few values, so that they collide. */
+    /** There are few values, so that they collide. */
     readonly email: number;
     readonly ein: number;
     readonly valid: boolean;
     /** Few keys, so that they collide; null is none. */
     readonly key: number | null;
   }[];
-  /** By e-mail. */
   readonly tempers: readonly Temper[];
   readonly faults: readonly Fault[];
   readonly orders: readonly {

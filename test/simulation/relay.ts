@@ -10,9 +10,8 @@ export interface RelayWeather {
   away: boolean;
   /** The share of sessions that are cut. */
   shaky: number;
-  /** Refuses our sender. */
   refuses: boolean;
-  /** Answers 4xx to each mail. */
+  /** The server answers 4xx to each mail. */
   turnsAway: boolean;
   /** Takes every mail and answers only at this time. */
   hangsUntil: number;

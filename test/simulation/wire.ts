@@ -7,17 +7,15 @@ import type { Scheduler } from './scheduler.ts';
 /** Time-outs of internal/platform/mongo.ts. */
 const SERVER_SELECTION_MS = 2_000;
 const SOCKET_TIMEOUT_MS = 10_000;
-/** The latest time of a request that its client gave up. */
+/** A request may be carried out this long after its client gave up. */
 export const VERY_LATE_MS = 90_000;
 
 const fates = ['request lost', 'answer lost', 'given up', 'slow'] as const;
 
 export interface MongoWeather {
-  /** Calls are lost or arrive, by chance. */
+  /** Calls are lost, or arrive late, by chance. */
   away: boolean;
-  /** Writes apply without a majority. */
   stalled: boolean;
-  /** The share of calls that fail. */
   shaky: number;
   caller: Actor | undefined;
 }

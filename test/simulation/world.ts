@@ -37,7 +37,7 @@ export interface Parts {
   readonly tamper: Tamper;
   readonly uniqueAccountKeys: readonly string[];
   readonly reconciles: boolean;
-  /** False: Redis is away for good. */
+  /** Without a queue, Redis is away for good. */
   readonly hasQueue: boolean;
   readonly withdraws: boolean;
   /** True: ingest takes a write in doubt as stored. */
@@ -71,7 +71,6 @@ export interface Sent {
   readonly key: string | null;
   readonly ingest: SimProcess;
   readonly at: number;
-  /** Undefined without an answer. */
   answer: number | undefined;
   answeredAt: number | undefined;
   answeredId: string | undefined;
@@ -80,7 +79,7 @@ export interface Sent {
 /** A time in which a process or its connection to MongoDB was disturbed. */
 export interface Disturbance {
   readonly kind: 'killed' | 'frozen' | 'cutOff';
-  /** Undefined is every process. */
+  /** Undefined stands for every process. */
   readonly process: SimProcess | undefined;
   readonly from: number;
   until: number;

@@ -109,7 +109,7 @@ const templateArgs = (release: string, namespace: string, ...files: string[]): s
 export interface RenderOptions {
   readonly release?: string;
   readonly namespace?: string;
-  /** Kinds of the cluster beside Kubernetes' own. */
+  /** Kinds that operators have added to the cluster. */
   readonly apiVersions?: readonly string[];
 }
 

@@ -3,7 +3,7 @@ import type { ChildProcess } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 
-/** Fewer than the backlog of a server. */
+/** The number is below the backlog of a server. */
 const OPENING_AT_ONCE = 250;
 
 export interface Crowd {

@@ -9,7 +9,6 @@ export interface BoardPanel {
   readonly unit: string;
   /** PromQL with Grafana's variables. */
   readonly queries: readonly string[];
-  /** The panel that its link opens. */
   readonly leadsTo: number | undefined;
 }
 

@@ -19,7 +19,6 @@ export interface DnsRecords {
 }
 
 export interface DnsServer {
-  /** For `dns.setServers`. */
   readonly address: string;
   close(): Promise<void>;
 }

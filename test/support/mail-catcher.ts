@@ -10,15 +10,13 @@ export interface CaughtMail {
   readonly receivedAt: Date;
   /** Accepted addresses of RCPT TO, in order. */
   readonly envelopeTo: readonly string[];
-  /** With angle brackets. */
+  /** The header's value, with angle brackets. */
   readonly messageId: string;
   readonly subject: string;
   readonly fromName: string;
-  /** Addresses of the To header. */
   readonly to: readonly string[];
   readonly text: string;
   readonly html: string;
-  /** http and https URLs of the text part. */
   readonly links: readonly string[];
   readonly headers: Readonly<Record<string, string>>;
 }
@@ -32,10 +30,7 @@ export interface Envelope {
  */
 type SmtpPhase = 'connect' | 'auth' | 'mail' | 'rcpt' | 'data-command' | 'data';
 
-/**
- * Answers something else, never answers, or resets the connection after the content. Only a cut
- * with `keep` keeps the message.
- */
+/** How a session fails. After a cut the message is kept only with `keep`. */
 export type SmtpFault =
   | {
       readonly at: SmtpPhase;
@@ -48,7 +43,7 @@ export type SmtpFault =
 export type FaultChoice = (session: Envelope) => SmtpFault | undefined;
 
 const LOOPBACK = '127.0.0.1';
-/** Longer than the ten minutes of a client. */
+/** The server waits longer than the ten minutes of a client. */
 const IDLE_MS = 15 * 60_000;
 
 type Reply = (error?: Error | null) => void;
@@ -74,7 +69,7 @@ export class MailCatcher {
     return `smtp://${LOOPBACK}:${this.#port}`;
   }
 
-  /** By envelope recipient, in any case. */
+  /** Finds mails by envelope recipient, in any case. */
   mailsTo(address: string): CaughtMail[] {
     const wanted = address.toLowerCase();
     return this.mails.filter(({ envelopeTo }) =>
@@ -82,7 +77,7 @@ export class MailCatcher {
     );
   }
 
-  /** The first mail that fits, kept or coming. */
+  /** Resolves to the first mail that fits, kept or coming. */
   waitForMail(fits: (mail: CaughtMail) => boolean, timeoutMs: number): Promise<CaughtMail> {
     return eventually('a mail that fits', () => this.mails.find(fits), timeoutMs);
   }

@@ -9,7 +9,7 @@ test.each([
   ['test/integration/a.test.ts', '', ['MongoDB and Redis']],
   ['test/kubernetes/a.test.ts', imports('keys-world'), ['MongoDB and Redis', 'Helm', 'API server']],
   ['internal/queue/job.test.ts', "from './job.ts'", []],
-])('%s with %j', (path, text, expected) => {
+])('a test at %s with the text %j needs what these show', (path, text, expected) => {
   expect(needsOf(path, text)).toEqual(expected);
 });
 

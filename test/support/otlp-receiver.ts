@@ -9,7 +9,6 @@ export interface OtlpReceiver {
   /** The environment of a process that sends its spans here at once. */
   readonly environment: Readonly<Record<string, string>>;
   readonly spans: readonly ReceivedSpan[];
-  /** All received bytes. */
   text(): string;
   ofTrace(traceId: string): ReceivedSpan[];
   close(): Promise<void>;

@@ -4,7 +4,7 @@ import { definitions } from '../../internal/telemetry/metrics.ts';
 import { createProcessRegistry } from '../../internal/telemetry/registry.ts';
 
 export interface Selector {
-  /** Without the suffixes of a histogram. */
+  /** The name without the suffixes of a histogram. */
   readonly metric: string;
   readonly matchers: readonly {
     readonly label: string;

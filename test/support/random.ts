@@ -1,7 +1,7 @@
 /** A seeded generator (mulberry32). */
 
 export interface Random {
-  /** At least 0, less than 1. */
+  /** Returns a number of at least 0 and less than 1. */
   next(): number;
   /** A whole number, at least 0 and less than `below`. */
   below(below: number): number;

@@ -18,7 +18,6 @@ export interface TcpProxy {
   deafen(): void;
   /** Sends new connections to this store. */
   redirect(url: string): void;
-  /** Bytes held by `holdRequests()`. */
   heldBytes(): number;
   close(): Promise<void>;
 }

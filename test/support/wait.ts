@@ -1,4 +1,4 @@
-/** Waits with a time-out. */
+/** Waits in tests, each with a time-out. */
 import { pause } from '../../internal/platform/deadline.ts';
 
 /** The pause grows with the time waited, because polling costs other tests processor time. */

@@ -52,7 +52,7 @@ export class PreImages {
     this.#images.clear();
   }
 
-  /** Of the documents that a read found, those that have not changed. */
+  /** Returns the documents of a read that have not changed since. */
   async unchanged(
     database: string,
     collection: string,
