@@ -72,30 +72,27 @@ step('ingest answers nobody over plain HTTP', async () => {
   }
 });
 
-step(
-  'the address of a partner is the one that the controller saw, whatever is claimed',
-  async () => {
-    const claimed = '203.0.113.9';
-    for (const url of world.urls) {
-      const answer = await world.post(DEMO_KEY, '{}', url, { 'x-forwarded-for': claimed });
-      const record = await world.withDb((db) =>
-        db.collection<{ _id: string; remoteIp?: string }>(SUBMISSIONS).findOne({
-          _id: requestIdOf(answer),
-        }),
-      );
-      const controllers = await world.kubectl.run([
-        'get',
-        'pods',
-        '--all-namespaces',
-        '--selector=app=traefik',
-        '--output=jsonpath={.items[*].status.podIP}',
-      ]);
-      expect(record?.remoteIp).toMatch(/^\d+\.\d+\.\d+\.\d+$/);
-      expect([claimed, ...controllers.split(' ')]).not.toContain(record?.remoteIp);
-    }
-    expect(await world.metric('ingest', 'partner_ingest_untrusted_forwarded_for_total')).toBe(0);
-  },
-);
+step('the address of a partner is the one that the ingress controller saw', async () => {
+  const claimed = '203.0.113.9';
+  for (const url of world.urls) {
+    const answer = await world.post(DEMO_KEY, '{}', url, { 'x-forwarded-for': claimed });
+    const record = await world.withDb((db) =>
+      db.collection<{ _id: string; remoteIp?: string }>(SUBMISSIONS).findOne({
+        _id: requestIdOf(answer),
+      }),
+    );
+    const controllers = await world.kubectl.run([
+      'get',
+      'pods',
+      '--all-namespaces',
+      '--selector=app=traefik',
+      '--output=jsonpath={.items[*].status.podIP}',
+    ]);
+    expect(record?.remoteIp).toMatch(/^\d+\.\d+\.\d+\.\d+$/);
+    expect([claimed, ...controllers.split(' ')]).not.toContain(record?.remoteIp);
+  }
+  expect(await world.metric('ingest', 'partner_ingest_untrusted_forwarded_for_total')).toBe(0);
+});
 
 step('partners may speak HTTP/2 to the controller', async () => {
   for (const url of world.urls) {

@@ -14,21 +14,18 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-step(
-  'a key comes into force by `kubectl apply`, and the one it replaces goes out of it',
-  async () => {
-    let before: string | undefined;
-    for (let change = 0; change < CHANGES; change += 1) {
-      const key = newApiKey();
-      await world.applyPartner('changing', [key]);
-      await Promise.all([
-        world.answers(key, 202),
-        before === undefined ? undefined : world.answers(before, 401),
-      ]);
-      before = key;
-    }
-  },
-);
+step('`kubectl apply` activates a new key and ends the one it replaces', async () => {
+  let before: string | undefined;
+  for (let change = 0; change < CHANGES; change += 1) {
+    const key = newApiKey();
+    await world.applyPartner('changing', [key]);
+    await Promise.all([
+      world.answers(key, 202),
+      before === undefined ? undefined : world.answers(before, 401),
+    ]);
+    before = key;
+  }
+});
 
 step('a rotation under load, as docs/install.md says, fails no request', async () => {
   const run: LoadRun = await startRun(world, 'rotation', 1);
@@ -72,17 +69,14 @@ step('a rotation under load, as docs/install.md says, fails no request', async (
   }
 });
 
-step(
-  'a partner that is switched off is answered 403, on again 202, and 401 when its Secret is gone',
-  async () => {
-    const key = newApiKey();
-    await world.applyPartner('switched', [key]);
-    await world.answers(key, 202);
-    await world.applyPartner('switched', [key], 'inactive');
-    await world.answers(key, 403);
-    await world.applyPartner('switched', [key], 'active');
-    await world.answers(key, 202);
-    await world.deletePartner('switched');
-    await world.answers(key, 401);
-  },
-);
+step('a partner is answered 403 when switched off, and 401 without its Secret', async () => {
+  const key = newApiKey();
+  await world.applyPartner('switched', [key]);
+  await world.answers(key, 202);
+  await world.applyPartner('switched', [key], 'inactive');
+  await world.answers(key, 403);
+  await world.applyPartner('switched', [key], 'active');
+  await world.answers(key, 202);
+  await world.deletePartner('switched');
+  await world.answers(key, 401);
+});

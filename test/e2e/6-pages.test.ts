@@ -182,28 +182,25 @@ step('install.md: the Secrets and the production install', async () => {
   reader.inPlace.set(`https://${INGRESS_HOST}`, url);
 });
 
-step(
-  'install.md and operations.md: a partner, a key, the first 202, and what became of it',
-  async () => {
-    const made = madeKey(
-      await reader.paste('docs/install.md', 'kubectl --namespace partner-ingest exec '),
+step('install.md and operations.md: a partner, a key, the first 202, and its state', async () => {
+  const made = madeKey(
+    await reader.paste('docs/install.md', 'kubectl --namespace partner-ingest exec '),
+  );
+  key = made.key;
+  reader.inPlace.set('pik_…', key);
+  reader.inPlace.set('partner-acme-…', made.secret);
+  let answer = '';
+  await eventually('the first 202', async () => {
+    answer = await reader.paste('docs/install.md', 'key=');
+    return /HTTP\/[0-9.]+ 202/.test(answer);
+  });
+  reader.inPlace.set('req_…', /req_\w+/.exec(answer)?.[0] ?? '');
+  await eventually('the request to be completed', async () => {
+    return (await reader.paste('docs/operations.md', 'partner-ingest() {')).includes(
+      '  completed\n',
     );
-    key = made.key;
-    reader.inPlace.set('pik_…', key);
-    reader.inPlace.set('partner-acme-…', made.secret);
-    let answer = '';
-    await eventually('the first 202', async () => {
-      answer = await reader.paste('docs/install.md', 'key=');
-      return /HTTP\/[0-9.]+ 202/.test(answer);
-    });
-    reader.inPlace.set('req_…', /req_\w+/.exec(answer)?.[0] ?? '');
-    await eventually('the request to be completed', async () => {
-      return (await reader.paste('docs/operations.md', 'partner-ingest() {')).includes(
-        '  completed\n',
-      );
-    });
-  },
-);
+  });
+});
 
 step('operations.md: a key is rotated', async () => {
   const old = key;
@@ -286,23 +283,20 @@ step('incident-leaked-key.md: from the first minute to a clean end', async () =>
   expect(await reader.paste(page, 'partner-ingest partner holds')).not.toMatch(/^acme +/m);
 });
 
-step(
-  'operations.md: a partner goes off and on, a key ends at once; upgrade.md: the uninstall keeps the partners',
-  async () => {
-    const switched = await reader.paste('docs/operations.md', 'partner-ingest partner list');
-    expect(switched).toContain('acme is enabled');
-    await becomes(key, 202);
-    reader.inPlace.set('371b03fdc691', keyIdOf(hashApiKey(key)));
-    await reader.paste('docs/operations.md', 'partner-ingest keys list ');
-    await becomes(key, 401);
-    await reader.paste('docs/upgrade.md', 'helm uninstall ');
-    const kept = await new Kubectl(tools, PRODUCTION.keysNamespace).run([
-      'get',
-      'secrets',
-      '--output=name',
-    ]);
-    expect(kept).toMatch(/^secret\/partner-acme-[0-9a-f]{12}\n$/);
-  },
-);
+step('operations.md and upgrade.md: disable, enable, revoke, and the uninstall', async () => {
+  const switched = await reader.paste('docs/operations.md', 'partner-ingest partner list');
+  expect(switched).toContain('acme is enabled');
+  await becomes(key, 202);
+  reader.inPlace.set('371b03fdc691', keyIdOf(hashApiKey(key)));
+  await reader.paste('docs/operations.md', 'partner-ingest keys list ');
+  await becomes(key, 401);
+  await reader.paste('docs/upgrade.md', 'helm uninstall ');
+  const kept = await new Kubectl(tools, PRODUCTION.keysNamespace).run([
+    'get',
+    'secrets',
+    '--output=name',
+  ]);
+  expect(kept).toMatch(/^secret\/partner-acme-[0-9a-f]{12}\n$/);
+});
 
 step('every block of these pages was run', async () => expect(reader.left).toEqual([]));

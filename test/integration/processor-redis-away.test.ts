@@ -162,6 +162,6 @@ test.each([...OUTAGES])('workers resume after Redis was $how for $seconds s', ({
 );
 
 (long ? test : test.skip).each(LONG_OUTAGES)(
-  'Redis $how for $seconds s: workers work again by themselves (takes its time: LONG=1)',
+  'workers resume after Redis was $how for $seconds s (LONG=1)',
   ({ how, seconds }) => workGoesOnAfter(how, seconds),
 );

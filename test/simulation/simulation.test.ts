@@ -136,7 +136,7 @@ interface Made {
 
 const made: Readonly<Record<string, Made>> = {
   /** Keyed requests are repeated while MongoDB loses, delays and repeats calls. */
-  'a partner asks again until it hears, and no withdrawal takes what another answer promised': {
+  'no withdrawal removes what a repeat of a keyed request was promised': {
     histories: 200,
     planOf: (seed) =>
       planOf(seed, {
@@ -146,7 +146,7 @@ const made: Readonly<Record<string, Made>> = {
     broken: [[{ tamper: unconditional('adopted') }, /answered 202 and then withdrawn/]],
   },
   /** The freeze ends within milliseconds of the claim. */
-  'a worker frozen for as long as its claim holds wakes up and mails nothing twice': {
+  'a worker that was frozen as long as its claim mails nothing twice': {
     histories: 150,
     planOf: (seed) =>
       planOf(seed, {
@@ -167,7 +167,7 @@ const made: Readonly<Record<string, Made>> = {
    * Answers are lost for seconds. In every second history ingest freezes until the request has been
    * processed.
    */
-  'what was answered 500 is not processed, and never after reconcile may have come': {
+  'a request answered 500 is not processed, except in its documented window': {
     histories: 60,
     planOf: (seed) =>
       planOf(seed, {
@@ -183,7 +183,7 @@ const made: Readonly<Record<string, Made>> = {
     ],
   },
   /** A worker dies after its mail, and MongoDB loses the note of it. */
-  'a mail that a failover would take back from the account is not taken for out': {
+  'a note of a mail counts only once a majority has it': {
     histories: 60,
     planOf: (seed) =>
       planOf(seed, {
@@ -233,7 +233,7 @@ const made: Readonly<Record<string, Made>> = {
       },
     },
   /** Both processors are replaced while the relay is silent. */
-  'a relay that hangs for ten minutes and a rolling restart meanwhile: no second mail': {
+  'a rolling restart while the relay hangs causes no second mail': {
     histories: 10,
     planOf: (seed) =>
       planOf(seed, {
@@ -249,7 +249,7 @@ const made: Readonly<Record<string, Made>> = {
     told: { mails: 3, states: { completed: 3 } },
   },
   /** Answers are lost while the operator reports the bounce and retries. */
-  'a bounce and then a retry mail once more, wherever either was cut off': {
+  'a bounce and a retry mail once more, wherever they were cut off': {
     histories: 100,
     planOf: (seed) =>
       planOf(seed, {
@@ -276,7 +276,7 @@ const made: Readonly<Record<string, Made>> = {
     broken: [[{ localClocks: true }, /mailed (twice|\d times)/]],
   },
   /** The second order may have read the request before the first changed it. */
-  'every e-mail is sent that two orders at the same moment ask for': {
+  'two orders at the same moment lose no e-mail': {
     histories: 300,
     planOf: (seed) => {
       const closes = seed % 2 === 0;

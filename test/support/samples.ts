@@ -116,15 +116,15 @@ export function testSample(language: string, file: string, program: string): voi
     }
   }
 
-  test(`${language}: at most ${MAX_LINES} lines`, () => {
+  test(`the ${language} sample has at most ${MAX_LINES} lines`, () => {
     expect(code).not.toBe('');
     expect(code.split('\n').length).toBeLessThanOrEqual(MAX_LINES);
   });
 
-  test(`${language}: a lost answer, then a 429, and the application is recorded once`, async () =>
+  test(`the ${language} sample records an application once after a lost answer and a 429`, async () =>
     expect(await throughTheLine(limited, 'lost-1', { loses: true })).toEqual(['lost', 429, 202]));
 
-  test(`${language}: a 500 is repeated`, async () => {
+  test(`the ${language} sample repeats after a 500`, async () => {
     database.holdRequests();
     const met = await throughTheLine(ingest, 'fails-1', {
       loses: false,
@@ -136,7 +136,7 @@ export function testSample(language: string, file: string, program: string): voi
     expect([met[0], met.at(-1)]).toEqual([500, 202]);
   });
 
-  test(`${language}: what is wrong is said and not repeated`, async () => {
+  test(`the ${language} sample reports a refusal and does not repeat`, async () => {
     const body = JSON.stringify(newApplication());
     expect(await run(ingest.url, body, 'once')).toMatchObject({ code: 0 });
     const refused = [
