@@ -174,6 +174,7 @@ test('every collection is opened in one place, by a room of floor 2', () => {
     'PARTNER_KEYS',
     'RATE_LIMITED',
     'SUBMISSIONS',
+    'TEST_ACCOUNTS',
   ];
   expect(opened.map(({ name }) => name).toSorted()).toEqual(stored);
   expect(opened.filter(({ room }) => FLOORS[room] !== 2)).toEqual([]);

@@ -1,5 +1,6 @@
 /** Constructs ingest's parts. */
 import type { AddressInfo } from 'node:net';
+import { Registry } from 'prom-client';
 import { lastAnswers } from '../../internal/ingest/last-answers.ts';
 import {
   DRAIN_DEADLINE_MS,
@@ -55,6 +56,7 @@ export async function startIngest(config: ConfigOf<'ingest'>, tools: ProcessTool
     acceptLog: config.LOG_ACCEPTS ? log : undefined,
     limiter,
     ...stores,
+    metricsOfTests: createIngestMetrics(new Registry()),
     record: async (record) => {
       const result = await stores.record(record);
       outages.note(result);

@@ -1,6 +1,7 @@
 /** Constructs the processor's parts. */
 import { hostname } from 'node:os';
 import type { Db } from 'mongodb';
+import { Registry } from 'prom-client';
 import { accountIndexes } from '../../internal/account/account.ts';
 import { trailIndexes } from '../../internal/audit/trail.ts';
 import { forgetReleased } from '../../internal/account/released-expiry.ts';
@@ -9,6 +10,7 @@ import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import type { MailGate } from '../../internal/mail/mail-gate.ts';
 import type { Mailer } from '../../internal/mail/mailer.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
+import { testMailer } from '../../internal/mail/test-mailer.ts';
 import { loadTemplates, type Templates } from '../../internal/mail/templates.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import type { Probe } from '../../internal/platform/admin-server.ts';
@@ -39,7 +41,7 @@ import { createWorkers, type Workers } from '../../internal/processor/workers.ts
 import { Consumer } from '../../internal/queue/consume.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
-import { hintSchema } from '../../internal/queue/job.ts';
+import { hintSchema, type Retry } from '../../internal/queue/job.ts';
 import { removeDueBodies } from '../../internal/submission/body-expiry.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
@@ -152,23 +154,37 @@ function openWork(
     MAIL_FROM: from,
     MAIL_SUPPORT_CONTACT: supportContact,
   } = config;
+  const tools = {
+    ...metrics,
+    requeued: metrics.reconcileRequeued,
+    partnerLabels: new PartnerLabels(),
+    sendRetry: (retry: Retry) => parts.retries.add(retry),
+    store,
+    holds,
+    accounts: new AccountStore({ db, clock }),
+    ledger: new LedgerStore({ db, clock }),
+    clock,
+    log: parts.log,
+    mailer: parts.mailer,
+    host: hostname(),
+    mailSettings: { from, loginUrl, linkSecret, supportContact, templates: parts.templates },
+  };
+  const ofTests = { db, clock, mode: { test: true } } as const;
+  // Nobody reads these: a test counts in no metric of live work.
+  const testMetrics = createProcessorMetrics(new Registry());
   const workers = createWorkers({
     slots: config.PROCESSOR_CONCURRENCY,
     gate: parts.mailGate,
-    tools: {
-      ...metrics,
-      requeued: metrics.reconcileRequeued,
-      partnerLabels: new PartnerLabels(),
-      sendRetry: (retry) => parts.retries.add(retry),
-      store,
-      holds,
-      accounts: new AccountStore({ db, clock }),
-      ledger: new LedgerStore({ db, clock }),
-      clock,
-      log: parts.log,
-      mailer: parts.mailer,
-      host: hostname(),
-      mailSettings: { from, loginUrl, linkSecret, supportContact, templates: parts.templates },
+    tools,
+    testTools: {
+      ...tools,
+      ...testMetrics,
+      requeued: testMetrics.reconcileRequeued,
+      // They are found by `dueAt`, so that no test stands among the jobs that wait.
+      sendRetry: () => {},
+      accounts: new AccountStore(ofTests),
+      ledger: new LedgerStore(ofTests),
+      mailer: testMailer(parts.mailer, config.TEST_MAIL_TO),
     },
     databaseTakesWrites: () => store.takesWrites(),
     workerPaused: metrics.workerPaused,

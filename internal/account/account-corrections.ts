@@ -1,4 +1,4 @@
-/** Operators' changes to an account: another e-mail, a corrected address, the end of its link. */
+/** Operators' changes to a live account: another e-mail, a corrected address, the end of its link. */
 import type { Collection, Db } from 'mongodb';
 import { normalizeEmail } from '../application/identity.ts';
 import type { Clock } from '../platform/clock.ts';
@@ -7,10 +7,12 @@ import { accountCollection, LINK_NOT_USED, releasedMark, type Account } from './
 
 export class AccountCorrections {
   readonly #collection: Collection<Account>;
+  readonly #ofTests: Collection<Account>;
   readonly #clock: Clock;
 
   constructor(options: { readonly db: Db; readonly clock: Clock }) {
     this.#collection = accountCollection(options.db);
+    this.#ofTests = accountCollection(options.db, { test: true });
     this.#clock = options.clock;
   }
 
@@ -24,8 +26,8 @@ export class AccountCorrections {
   }
 
   /**
-   * Voids links sent to the old address, which may be another person's. A caller that has `claimed` the
-   * request may do it during an e-mail.
+   * Voids links sent to the old address, which may be another person's. The operator that has
+   * `claimed` the request may do it during an e-mail.
    */
   async correctEmail(
     account: Account,
@@ -93,8 +95,10 @@ export class AccountCorrections {
     return result.matchedCount === 1;
   }
 
+  /** That of a test too. */
   async erase(accountId: string): Promise<void> {
-    await this.#collection.deleteOne({ _id: accountId });
+    for (const accounts of [this.#collection, this.#ofTests])
+      await accounts.deleteOne({ _id: accountId });
   }
 }
 

@@ -22,18 +22,27 @@ export type CheckedAccount = Pick<
 
 export class AccountQueries {
   readonly #accounts: Collection<Account>;
+  readonly #both: readonly Collection<Account>[];
 
   constructor(db: Db) {
     this.#accounts = accountCollection(db);
+    this.#both = [this.#accounts, accountCollection(db, { test: true })];
   }
+
+  /** Live ones first. */
 
   async find(
     by: '_id' | 'requestId' | 'emailNormalized',
     value: string,
   ): Promise<Account | undefined> {
-    return (await this.#accounts.findOne({ [by]: value }, bounded)) ?? undefined;
+    for (const accounts of this.#both) {
+      const found = await accounts.findOne({ [by]: value }, bounded);
+      if (found !== null) return found;
+    }
+    return undefined;
   }
 
+  /** With those of tests. */
   async ofPerson(
     { email, ein }: { readonly email?: string; readonly ein?: string },
     requestIds: ReadonlySet<string>,
@@ -48,8 +57,9 @@ export class AccountQueries {
     ];
     const found = new Map<string, Account>();
     for (const key of keys) {
-      for (const account of await this.#accounts.find(key, bounded).toArray())
-        found.set(account._id, account);
+      for (const accounts of this.#both)
+        for (const account of await accounts.find(key, bounded).toArray())
+          found.set(account._id, account);
     }
     return [...found.values()];
   }

@@ -4,6 +4,7 @@ import type { CreationFact } from '../application/decide.ts';
 import { defined } from '../platform/defined.ts';
 import { normalizeEmail } from '../application/identity.ts';
 import type { Application } from '../application/parse-application.ts';
+import type { Mode } from '../partner/mode.ts';
 import type { Clock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import { databaseSpan, isDuplicateKey, pastLockConflicts } from '../platform/mongo.ts';
@@ -16,9 +17,11 @@ const CREATE_TRIES = 5;
 export class AccountStore {
   readonly #collection: Collection<Account>;
   readonly #clock: Clock;
+  readonly #mode: Mode;
 
-  constructor(options: { readonly db: Db; readonly clock: Clock }) {
-    this.#collection = accountCollection(options.db);
+  constructor(options: { readonly db: Db; readonly clock: Clock; readonly mode?: Mode }) {
+    this.#mode = options.mode ?? {};
+    this.#collection = accountCollection(options.db, this.#mode);
     this.#clock = options.clock;
   }
 
@@ -67,13 +70,15 @@ export class AccountStore {
 
   /** The error names only one index, so all three keys are looked up. */
   async #whoHolds(account: Account): Promise<CreationFact | undefined> {
+    const { partnerId } = account;
+    const among = this.#mode.test ? { partnerId, judged: true as const } : {};
     const found = await this.#collection
       .find(
         {
           $or: [
             { requestId: account.requestId },
-            { emailNormalized: account.emailNormalized },
-            { ein: account.ein },
+            { ...among, emailNormalized: account.emailNormalized },
+            { ...among, ein: account.ein },
           ],
         },
         {

@@ -1,12 +1,18 @@
-/** An applicant's account, unique by e-mail address, EIN and request. */
+/**
+ * An applicant's account, unique by e-mail address, EIN and request; that of a test among its
+ * partner's tests only.
+ */
 import type { Db } from 'mongodb';
 import type { MailLedger } from './mail-ledger.ts';
+import { TESTS_KEPT_SECONDS, type Mode } from '../partner/mode.ts';
 import type { IndexDefinition } from '../platform/mongo-indexes.ts';
 
 export const ACCOUNTS = 'accounts';
+export const TEST_ACCOUNTS = 'test_accounts';
 
 /** Only this room and `mail/ledger-store.ts` write the collection. */
-export const accountCollection = (db: Db) => db.collection<Account>(ACCOUNTS);
+export const accountCollection = (db: Db, { test }: Mode = {}) =>
+  test ? db.collection<Account>(TEST_ACCOUNTS) : db.collection<Account>(ACCOUNTS);
 
 export interface Account {
   readonly _id: string;
@@ -18,6 +24,8 @@ export interface Account {
   readonly requestId: string;
   readonly partnerId: string;
   readonly createdAt: Date;
+  /** Of a test: unique like a live account, because its EIN chose no ending. */
+  readonly judged?: true;
   /** The login application reads this and records the use (docs/login.md). */
   readonly activation?: Activation;
   readonly notifiedAt?: Date;
@@ -72,5 +80,19 @@ export const accountIndexes: readonly IndexDefinition[] = [
     name: 'accounts_released',
     key: { releasedAt: 1 },
     partialFilterExpression: { released: { $exists: true } },
+  },
+  ...(['emailNormalized', 'ein'] as const).map((field) => ({
+    collection: TEST_ACCOUNTS,
+    name: `test_accounts_${field}`,
+    key: { partnerId: 1, [field]: 1 } as const,
+    unique: true as const,
+    partialFilterExpression: { judged: true },
+  })),
+  { collection: TEST_ACCOUNTS, name: 'test_accounts_request', key: { requestId: 1 }, unique: true },
+  {
+    collection: TEST_ACCOUNTS,
+    name: 'test_accounts_expiry',
+    key: { createdAt: 1 },
+    expireAfterSeconds: TESTS_KEPT_SECONDS,
   },
 ];

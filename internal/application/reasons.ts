@@ -27,10 +27,10 @@ export interface Reason {
 
 export function duplicateReason(
   field: 'email' | 'ein',
-  duplicateOf: string,
+  duplicateOf: string | undefined,
   samePartner: boolean,
 ): Reason {
-  const holder = { duplicateOf, ...(samePartner ? { samePartner } : {}) };
+  const holder = { ...defined({ duplicateOf }), ...(samePartner ? { samePartner } : {}) };
   return field === 'email'
     ? {
         field,

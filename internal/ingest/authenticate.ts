@@ -1,12 +1,15 @@
 /** Identifies the partner from the Authorization header. */
 import type { FastifyRequest } from 'fastify';
 import type { KeyCache, KeyLookup } from '../partner/key-cache.ts';
-import { ownerName, type KeyTerms } from '../partner/key-terms.ts';
+import type { KeyTerms } from '../partner/key-terms.ts';
+import { ownerName } from '../partner/mode.ts';
 import type { Clock } from '../platform/clock.ts';
 import { errors } from './errors.ts';
 import { belongTo, type Shares } from './shares.ts';
 
 type Refusal = (typeof errors)['keyMissing' | 'keyInvalid' | 'partnerInactive'];
+
+type Because = 'revoked' | 'ended' | 'address' | 'mode';
 
 export type Authentication =
   | { readonly ok: true; readonly partnerId: string; readonly terms: KeyTerms }
@@ -14,7 +17,8 @@ export type Authentication =
       readonly ok: false;
       readonly answer: Refusal;
       readonly partnerId?: string;
-      readonly because?: 'revoked' | 'ended' | 'address' | 'mode';
+      readonly terms?: KeyTerms;
+      readonly because?: Because;
     };
 
 export interface IdentifyTools {
@@ -30,10 +34,9 @@ export function identify(request: FastifyRequest, tools: IdentifyTools): Authent
     now: () => tools.clock.now(),
   });
   request.partnerId = authentication.partnerId ?? '';
-  if (authentication.ok) {
-    request.terms = authentication.terms;
+  request.terms = authentication.terms ?? {};
+  if (authentication.ok)
     belongTo(ownerName(request.partnerId, request.terms), request, tools.shares);
-  }
   return authentication;
 }
 
@@ -56,13 +59,13 @@ export function authenticate(
   const found = tools.lookup(key);
   if (!found.known) return { ok: false, answer: errors.keyInvalid };
   const { partnerId, terms } = found;
-  if (found.revoked) return { ok: false, answer: errors.keyInvalid, partnerId, because: 'revoked' };
-  if (terms.notAfter !== undefined && tools.now() >= terms.notAfter) {
-    return { ok: false, answer: errors.keyInvalid, partnerId, because: 'ended' };
-  }
-  if (!found.admits(address))
-    return { ok: false, answer: errors.keyInvalid, partnerId, because: 'address' };
-  if (found.otherMode) return { ok: false, answer: errors.keyInvalid, partnerId, because: 'mode' };
-  if (!found.active) return { ok: false, answer: errors.partnerInactive, partnerId };
+  const invalid = (because: Because): Authentication => {
+    return { ok: false, answer: errors.keyInvalid, partnerId, terms, because };
+  };
+  if (found.revoked) return invalid('revoked');
+  if (terms.notAfter !== undefined && tools.now() >= terms.notAfter) return invalid('ended');
+  if (!found.admits(address)) return invalid('address');
+  if (found.otherMode) return invalid('mode');
+  if (!found.active) return { ok: false, answer: errors.partnerInactive, partnerId, terms };
   return { ok: true, partnerId, terms };
 }

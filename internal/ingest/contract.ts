@@ -1,6 +1,7 @@
 /** The partners' contract: paths, bodies, errors. */
 import { z } from 'zod';
 import { fields, partnerReasonCodes } from '../application/reasons.ts';
+import { testEndings } from '../application/test-endings.ts';
 import { ACCEPTED_MESSAGE } from './errors.ts';
 import { MAX_IDEMPOTENCY_KEY } from './limits.ts';
 
@@ -116,3 +117,13 @@ export const listQuery = z.strictObject({
     'Only the submission with this `Idempotency-Key`, without quotes.',
   ),
 });
+
+/** A table in Markdown, for the documents. */
+export const testEndingsTable = [
+  '| `ein` | Answer | Outcome |',
+  '| --- | --- | --- |',
+  ...[...testEndings].map(
+    ([ein, { answer, outcome }]) => `| \`${ein}\` | ${answer} | ${outcome} |`,
+  ),
+  '| any other | 202 | as for a live key, judged among the tests of this partner |',
+].join('\n');

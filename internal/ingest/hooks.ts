@@ -24,7 +24,7 @@ declare module 'fastify' {
     client: ClientAddress;
     contentType: string | undefined;
     partnerId: string;
-    /** Of its key; empty until that is known. */
+    /** Of its key, once that is known. */
     terms: KeyTerms;
     incomingBody: IncomingBody;
     span: Span | undefined;
@@ -39,7 +39,7 @@ export interface HookTools extends BrokenTools {
   /** Aborts when the process drains. */
   readonly drain: AbortSignal;
   readonly metrics: BrokenTools['metrics'] &
-    Pick<IngestMetrics, 'untrustedForwardedFor' | 'partnerRequests'>;
+    Pick<IngestMetrics, 'untrustedForwardedFor' | 'partnerRequests' | 'testRequests'>;
   readonly partnerLabels: PartnerLabels;
 }
 
@@ -72,10 +72,12 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
   const telling = tools.log.isLevelEnabled('debug');
   app.addHook('onResponse', (request, reply, done) => {
     const status = `${reply.statusCode as AnswerStatus}` as const;
-    tools.metrics.requests.inc({ status });
-    if (request.partnerId !== '') {
+    const { partnerId } = request;
+    const test = partnerId !== '' && request.terms.test;
+    tools.metrics[test ? 'testRequests' : 'requests'].inc({ status });
+    if (partnerId !== '' && !test) {
       tools.metrics.partnerRequests.inc({
-        partner: tools.partnerLabels.of(request.partnerId),
+        partner: tools.partnerLabels.of(partnerId),
         status,
       });
     }

@@ -1,7 +1,7 @@
 /** The rate limits: what is counted, up to which bound. */
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { ownerName } from '../partner/key-terms.ts';
+import { ownerName } from '../partner/mode.ts';
 import { tooManyRequests, type Limit } from './errors.ts';
 import { PARTNER_DAY_SECONDS, PARTNER_MINUTE_SECONDS } from './limits.ts';
 import type { SharedLimiterStore } from './rate-limit.ts';
@@ -22,14 +22,15 @@ const keyOf = (request: FastifyRequest): string => request.client.limitKey;
 
 export function operationLimits(settings: LimitSettings, tools: LimitTools) {
   const { rateLimitMax: max, rateLimitWindowSeconds: windowSeconds } = settings;
+  const addressLimit: Limit = { amount: `${max}`, windowSeconds, whose: 'one address' };
   const limit = {
     max,
     timeWindow: windowSeconds * 1_000,
     keyGenerator: keyOf,
-    errorResponseBuilder: (_request, { ttl }) =>
-      new OverLimit({ amount: `${max}`, windowSeconds, whose: 'one address' }, ttl),
+    errorResponseBuilder: (_request, { ttl }) => new OverLimit(addressLimit, ttl),
   } satisfies rateLimit.RateLimitOptions;
   return {
+    addressLimit,
     submitApplication: {
       ...limit,
       onExceeded: (request: FastifyRequest) => tools.overLimit(keyOf(request), request.id),

@@ -27,6 +27,9 @@ export const LINGER_UNREAD_MS = 1_000;
 /** 65 kB in ten seconds is slower than any modem. */
 export const BODY_TIMEOUT_MS = 10_000;
 export const HEADERS_TIMEOUT_MS = 10_000;
+/** What a test that is answered 429 on demand is told to wait. */
+export const TEST_RETRY_MS = 1_000;
+
 /** Longer than our own bounds, so that the request is recorded. */
 export const REQUEST_TIMEOUT_MS = 30_000;
 /** With Node's default of 30 s, a bound of 10 s would become 40. */

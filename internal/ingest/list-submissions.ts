@@ -26,6 +26,7 @@ export function listSubmissions(
     const { records, next } = await tools.statuses.list(
       {
         partnerId: request.partnerId,
+        test: request.terms.test,
         since: timeOf(since),
         until: timeOf(until),
         states: state ? states.filter((each) => cards[each].status === state) : undefined,

@@ -2,6 +2,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
 import { reasonsForPartner } from '../application/reasons.ts';
+import { ownerName } from '../partner/mode.ts';
 import type { Owner } from '../platform/fair-shares.ts';
 import type { Logger } from '../platform/log.ts';
 import type { StatusRecord } from '../submission/status-reader.ts';
@@ -41,7 +42,7 @@ export async function answerRead(
   reply.header('cache-control', 'no-store');
   request.incomingBody.drop();
   try {
-    await answer([request.partnerId, request.client.limitKey]);
+    await answer([ownerName(request.partnerId, request.terms), request.client.limitKey]);
   } catch (error) {
     log.debug({ err: error, request_id: request.id }, 'a status could not be read');
     answerEarly(request, reply, errors.statusUnavailable);

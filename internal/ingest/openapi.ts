@@ -15,6 +15,7 @@ import {
   listQuery,
   requestId,
   statusBody,
+  testEndingsTable,
 } from './contract.ts';
 import { errors, every, tooManyRequests, type KnownError, type OperationName } from './errors.ts';
 import {
@@ -74,9 +75,7 @@ export function openApiDocument(settings: OpenApiSettings): Json {
         : {}),
     },
     components: {
-      securitySchemes: {
-        apiKey: { type: 'http', scheme: 'bearer', description: "The partner's API key." },
-      },
+      securitySchemes: { apiKey: apiKeyScheme },
       headers: {
         RequestId: {
           description: 'Id of this request, or of the first one with its `Idempotency-Key`.',
@@ -111,6 +110,14 @@ export function openApiDocument(settings: OpenApiSettings): Json {
     },
   };
 }
+
+const apiKeyScheme: Json = {
+  type: 'http',
+  scheme: 'bearer',
+  description:
+    "The partner's API key. One that begins `pik_test_` is for tests: nothing is real, and `ein` chooses the " +
+    `outcome of a submission whose fields are valid.\n\n${testEndingsTable}`,
+};
 
 function submitApplication(settings: OpenApiSettings): Json {
   return {

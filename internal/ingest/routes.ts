@@ -21,8 +21,13 @@ import type { Statuses } from './statuses.ts';
 import { authenticateRequest, submitApplication, type SubmitTools } from './submit-application.ts';
 
 export interface RouteTools
-  extends Omit<SubmitTools, 'admitBody' | 'giveBackBody' | 'lookUps'>, IdentifyTools, LimitTools {
+  extends
+    Omit<SubmitTools, 'admitBody' | 'giveBackBody' | 'lookUps' | 'addressLimit'>,
+    IdentifyTools,
+    LimitTools {
   readonly log: Logger;
+  /** Nobody reads them: a test counts in no metric of live submissions. */
+  readonly metricsOfTests: SubmitTools['metrics'];
   readonly statuses: Statuses | undefined;
 }
 
@@ -36,7 +41,9 @@ export async function addRoutes(
   const { admitRequest, ...ofBodies } = partnerLimits(tools);
   const { statuses } = tools;
   const lookUps = statuses !== undefined;
-  const submitTools = { ...tools, ...ofBodies, lookUps };
+  const { addressLimit } = limits;
+  const submitTools = { ...tools, ...ofBodies, lookUps, addressLimit };
+  const testTools = { ...submitTools, metrics: tools.metricsOfTests };
   // The plugin appends the limiter to onRequest; the key is checked later, so that guessing is
   // limited too.
   app.route({
@@ -49,7 +56,8 @@ export async function addRoutes(
       if (admission === undefined) proceed(null);
       else admission.then(() => proceed(null), proceed);
     },
-    handler: (request, reply) => submitApplication(request, reply, submitTools),
+    handler: (request, reply) =>
+      submitApplication(request, reply, request.terms.test ? testTools : submitTools),
   });
 
   if (statuses !== undefined) {

@@ -1,4 +1,5 @@
 /** What partners ask for: the state of a request, now or once it is final, and their requests. */
+import { ownerName } from '../partner/mode.ts';
 import { FairShares, type Owner } from '../platform/fair-shares.ts';
 import type { Loops } from '../platform/loop.ts';
 import { cardOf } from '../submission/states.ts';
@@ -63,7 +64,7 @@ export class Statuses {
   /** Undefined where the partner has no such request; rejects where that cannot be said in time. */
   async find(requestId: string, owner: Owner): Promise<StatusRecord | undefined> {
     const found = await this.#lookUps.read(requestId, owner);
-    return found?.partnerId === owner[0] ? found : undefined;
+    return found && ownerName(found.partnerId ?? '', found) === owner[0] ? found : undefined;
   }
 
   /**

@@ -2,7 +2,8 @@
  * What happens to a POST: authenticate, read, parse, record, answer. The contract fixes this order.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { parseJsonObject } from '../application/parse-application.ts';
+import { claimedIn, parseJsonObject } from '../application/parse-application.ts';
+import { endingOf, type TestEnding } from '../application/test-endings.ts';
 import type { Logger } from '../platform/log.ts';
 import { traceFields } from '../platform/tracing.ts';
 import { hintFor, type Hint } from '../queue/job.ts';
@@ -14,15 +15,17 @@ import {
   refusedRecord,
   type Received,
 } from '../submission/new-record.ts';
+import { FIRST_SIGHT_GRACE_MS } from '../submission/limits.ts';
 import { FIRST_DUE_MS, type SubmissionRecord } from '../submission/submission.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import { addRetryAfter, answerEarly } from './answer.ts';
 import { identify, type IdentifyTools } from './authenticate.ts';
 import { closeAfterAnswer } from './connection.ts';
 import { INGEST_PATH } from './contract.ts';
-import { ACCEPTED_MESSAGE, errors, type ErrorAnswer } from './errors.ts';
+import { ACCEPTED_MESSAGE, errors, type ErrorAnswer, type Limit } from './errors.ts';
 import { readIdempotencyKey, type IdempotencyKey } from './idempotency-key.ts';
-import { MAX_BODY_BYTES } from './limits.ts';
+import { OverLimit } from './limit-policy.ts';
+import { MAX_BODY_BYTES, TEST_RETRY_MS } from './limits.ts';
 import type { ReadBody } from './read-body.ts';
 import type { Refusals } from './refusals.ts';
 import { traceparentOf } from './request-span.ts';
@@ -35,6 +38,8 @@ export interface SubmitTools extends Omit<IdentifyTools, 'shares'> {
   withdraw(record: SubmissionRecord): void;
   hint(hint: Hint): void;
   readonly acceptLog?: Pick<Logger, 'info'> | undefined;
+  /** Which a test may ask to be over. */
+  readonly addressLimit: Limit;
   /** Whether a 202 says where its state can be looked up. */
   readonly lookUps: boolean;
   readonly retention: { readonly malformedDays: number; readonly refusedDays: number };
@@ -93,9 +98,17 @@ export async function submitApplication(
   const key = readIdempotencyKey(request.headers['idempotency-key']);
   const fault = faultOf(body, key);
   const received = receivedOf(request, tools.clock.now());
+  const ending =
+    fault === undefined && received.test ? endingOf(claimedIn(body.bytes).ein) : undefined;
+  if (ending !== undefined && ending.answer !== 202) {
+    incomingBody.release();
+    tools.giveBackBody(request, body.bytes.length);
+    if (ending.answer === 500) return answerNotAccepted(reply);
+    throw new OverLimit(tools.addressLimit, TEST_RETRY_MS);
+  }
   const record =
     fault === undefined
-      ? acceptedRecord(received, body, key.kind === 'given' ? key.key : undefined)
+      ? acceptedRecord(received, body, key.kind === 'given' ? key.key : undefined, firstDue(ending))
       : malformedRecord(received, body, fault.status, tools.retention.malformedDays);
 
   const recording = tools.record(record);
@@ -109,7 +122,7 @@ export async function submitApplication(
       tools.metrics.acceptSeconds.observe((tools.clock.monotonicMs() - request.startedAt) / 1_000);
       answerStored(request, reply, tools, fault);
       logAccepted(record, record, tools);
-      if (fault === undefined) tools.hint(hintFor(record));
+      if (fault === undefined && !ending?.waitsMs) tools.hint(hintFor(record));
       return;
     case 'not_stored':
       return answerNotAccepted(reply);
@@ -121,10 +134,14 @@ export async function submitApplication(
     case 'replayed':
     case 'mismatched':
     case 'erased':
-      answerBound(reply, result, tools);
+      answerBound(reply, result, tools, ending);
       if (result.kind === 'replayed') logAccepted(result.first, record, tools);
   }
 }
+
+/** Its hint is not sent, and reconcile takes it after the time for a withdrawal. */
+const firstDue = (ending: TestEnding | undefined): number =>
+  ending?.waitsMs === undefined ? FIRST_DUE_MS : ending.waitsMs - FIRST_SIGHT_GRACE_MS;
 
 /** If the process was frozen, a worker may have the record, so a 500 could be false. */
 function isLate({ receivedAt }: SubmissionRecord, { clock }: SubmitTools): boolean {
@@ -202,13 +219,19 @@ const boundFaults = {
 } as const satisfies Record<Bound['kind'], ErrorAnswer | undefined>;
 
 /** Only the first request has a record, so `X-Request-Id` names it. */
-function answerBound(reply: FastifyReply, { kind, first }: Bound, tools: SubmitTools): void {
+function answerBound(
+  reply: FastifyReply,
+  { kind, first }: Bound,
+  tools: SubmitTools,
+  ending: TestEnding | undefined,
+): void {
   tools.metrics.idempotencyKeys.inc({ result: kind });
   reply.header('x-request-id', first._id);
   if (kind === 'replayed') reply.header('idempotent-replayed', 'true');
   answerStored({ id: first._id }, reply, tools, boundFaults[kind]);
   // The first answer may have been a 500, which sends no hint.
-  if (kind === 'replayed' && first.state === 'recorded') tools.hint(hintFor(first));
+  if (kind === 'replayed' && first.state === 'recorded' && !ending?.waitsMs)
+    tools.hint(hintFor(first));
 }
 
 function receivedOf(request: FastifyRequest, receivedAt: Date): Received {
@@ -217,6 +240,7 @@ function receivedOf(request: FastifyRequest, receivedAt: Date): Received {
     receivedAt,
     remoteIp: request.client.ip,
     partnerId: request.partnerId,
+    test: request.terms.test,
     userAgent: request.headers['user-agent'],
     contentType: request.contentType,
     traceparent: traceparentOf(request),

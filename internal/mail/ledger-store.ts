@@ -6,6 +6,7 @@ import {
   type Account,
   type Activation,
 } from '../account/account.ts';
+import type { Mode } from '../partner/mode.ts';
 import type { Clock } from '../platform/clock.ts';
 import { pastLockConflicts } from '../platform/mongo.ts';
 import type { Intent } from '../account/mail-ledger.ts';
@@ -16,8 +17,8 @@ export class LedgerStore {
   readonly #accounts: Collection<Account>;
   readonly #clock: Clock;
 
-  constructor(options: { readonly db: Db; readonly clock: Clock }) {
-    this.#accounts = accountCollection(options.db);
+  constructor(options: { readonly db: Db; readonly clock: Clock; readonly mode?: Mode }) {
+    this.#accounts = accountCollection(options.db, options.mode);
     this.#clock = options.clock;
   }
 

@@ -8,13 +8,8 @@ import {
   hashOfDigest,
   isTestKey,
 } from './api-key.ts';
-import {
-  ownerName,
-  readTerms,
-  smallerBounds,
-  type KeyTerms,
-  type PartnerBounds,
-} from './key-terms.ts';
+import { readTerms, smallerBounds, type KeyTerms, type PartnerBounds } from './key-terms.ts';
+import { ownerName } from './mode.ts';
 import { isPublishedKey } from './published-secrets.ts';
 
 export const PARTNER_LABEL = 'partner-ingest.io/partner';

@@ -17,10 +17,6 @@ export interface KeyTerms extends PartnerBounds {
   readonly cidrs?: readonly string[];
 }
 
-/** A partner's tests share nothing with its live submissions. No partner's id has a space. */
-export const ownerName = (partnerId: string, { test }: Pick<KeyTerms, 'test'>): string =>
-  test ? `${partnerId} test` : partnerId;
-
 interface Rule {
   readonly text: string;
   readonly read: (value: string) => KeyTerms | undefined;

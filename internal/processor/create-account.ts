@@ -3,6 +3,7 @@ import { decideOnCreation, decideOnFields } from '../application/decide.ts';
 import { normalizeEin, normalizeEmail } from '../application/identity.ts';
 import { parseApplication, type Application } from '../application/parse-application.ts';
 import type { Reason } from '../application/reasons.ts';
+import { endingOf } from '../application/test-endings.ts';
 import type { AccountStore } from '../account/account-store.ts';
 import { defined } from '../platform/defined.ts';
 import type { Applicant, SubmissionRecord } from '../submission/submission.ts';
@@ -26,9 +27,12 @@ export async function createAccount(
   if (fields.verdict === 'reject') return reject(fields.reasons, applicantOf(fields.claimed));
   if (!claim.held) return { kind: 'lost' };
   const { application } = fields;
+  const ending = record.test ? endingOf(application.ein) : undefined;
+  if (ending?.reason !== undefined) return reject([ending.reason], applicantOf(application));
   const owner = { requestId: record._id, partnerId: record.partnerId ?? 'unknown' };
+  const judged = record.test && ending === undefined ? { judged: true as const } : {};
   const creation = await tools.accounts.create(application, owner, (account) =>
-    mail.begin(account),
+    mail.begin({ ...account, ...judged }),
   );
   mail.keepFor('accountId' in creation ? creation.accountId : undefined);
   if (creation.kind !== 'created') tools.duplicateKeys.inc({ found: creation.kind });

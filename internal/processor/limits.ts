@@ -69,5 +69,7 @@ export const ACTIVATION_MS = 7 * 86_400_000;
 export const FOLLOW_HOLDS_MS = 1_000;
 /** Of each step in memory; each takes about 300 bytes. */
 export const LINE_MOST = 10_000;
+/** In one process, so that they take little of the database from live work. */
+export const TESTS_AT_ONCE = 4;
 /** With fewer of a step in memory, what is due is read at once. */
 export const LINE_LOW = 100;

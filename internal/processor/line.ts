@@ -1,14 +1,15 @@
 /**
  * The line of work that is due: partner by partner in turn, each partner's oldest first.
  *
- * Accounts take a slot, e-mails what the gate gives. Work comes from jobs, from what is read as due
+ * Accounts take a slot, e-mails what the gate gives. Tests have few slots of their own, for both
+ * steps, and wait while an account waits that is not one. Work comes from jobs, from what is read as due
  * and from steps that end; a claim decides which process gets a record.
  */
 import type { MailGate, MailPlace } from '../mail/mail-gate.ts';
 import type { Hint, Step } from '../queue/job.ts';
 import type { FirstStep } from './first-mail.ts';
 import type { Holds } from './follow-holds.ts';
-import { LINE_LOW, LINE_MOST } from './limits.ts';
+import { LINE_LOW, LINE_MOST, TESTS_AT_ONCE } from './limits.ts';
 
 export interface Work extends Hint {
   readonly partnerId: string;
@@ -19,6 +20,10 @@ export interface Work extends Hint {
   /** The record is claimed for this e-mail, which has its place. */
   readonly first?: FirstStep;
 }
+
+/** What waits together. */
+export type Lane = Step | 'test';
+export const laneOf = ({ test, step }: Pick<Work, 'test' | 'step'>): Lane => (test ? 'test' : step);
 
 export function worksOf(records: readonly Hint[], step: Step, dueAt: Date): Work[] {
   return records.map((record) => ({ ...record, partnerId: record.partnerId ?? '', step, dueAt }));
@@ -34,9 +39,14 @@ export interface LineOptions {
 
 export class Line {
   readonly #options: LineOptions;
-  readonly #waiting = { account: new Turns(), mail: new Turns() };
+  readonly #waiting: Readonly<Record<Lane, Turns>> = {
+    account: new Turns(),
+    mail: new Turns(),
+    test: new Turns(),
+  };
   readonly #inWork = new Map<string, Promise<void>>();
   #accounts = 0;
+  #tests = 0;
   #paused = false;
   #closed = false;
   /** Called when work has begun. */
@@ -56,8 +66,8 @@ export class Line {
   }
 
   /** Whether little waits that may be done; what is on hold does not count. */
-  isLow(step: Step): boolean {
-    const turns = this.#waiting[step];
+  isLow(lane: Lane): boolean {
+    const turns = this.#waiting[lane];
     let count = 0;
     for (const partnerId of this.#partners(turns)) count += turns.countOf(partnerId);
     return count < LINE_LOW;
@@ -66,7 +76,7 @@ export class Line {
   /** What finds no room is read later. */
   put(works: readonly Work[]): void {
     for (const work of works)
-      if (!this.#inWork.has(work.requestId)) this.#waiting[work.step].put(work);
+      if (!this.#inWork.has(work.requestId)) this.#waiting[laneOf(work)].put(work);
     this.#serve();
   }
 
@@ -86,7 +96,8 @@ export class Line {
     signal.addEventListener('abort', () => late.resolve(), { once: true });
     const ended = Promise.all(this.#inWork.values());
     if (!signal.aborted) await Promise.race([ended, late.promise]);
-    return this.#waiting.account.all();
+    const { account, test } = this.#waiting;
+    return [...account.all(), ...test.all().filter(({ step }) => step === 'account')];
   }
 
   /** A place for an e-mail that may begin now, ahead of none that waits. */
@@ -98,7 +109,7 @@ export class Line {
 
   #serve(): void {
     const { slots, gate } = this.#options;
-    const { account, mail } = this.#waiting;
+    const { account, mail, test } = this.#waiting;
     while (!this.#paused && !this.#closed && this.#accounts < slots) {
       const [partnerId] = this.#partners(account);
       if (partnerId === undefined) break;
@@ -110,6 +121,13 @@ export class Line {
       if (partnerId === undefined) break;
       const place = gate.begin(partnerId);
       this.#begin(mail.take(partnerId), () => place.release(), place);
+    }
+    while (!this.#paused && !this.#closed && this.#tests < TESTS_AT_ONCE) {
+      const [live] = this.#partners(account);
+      const [partnerId] = this.#partners(test);
+      if (live !== undefined || partnerId === undefined) break;
+      this.#tests += 1;
+      this.#begin(test.take(partnerId), () => (this.#tests -= 1));
     }
     this.onServed();
   }

@@ -2,6 +2,7 @@
 import type { AccountStore } from '../account/account-store.ts';
 import type { Account, Activation } from '../account/account.ts';
 import { domainOf } from '../application/email-address.ts';
+import { endingOf } from '../application/test-endings.ts';
 import { activationLink } from '../mail/activation.ts';
 import type { LedgerStore } from '../mail/ledger-store.ts';
 import type { Intent } from '../account/mail-ledger.ts';
@@ -28,7 +29,7 @@ export interface MailTools
     Pick<ProcessorMetrics, 'mails' | 'handOverSeconds' | 'possibleSecondMails'> {
   readonly accounts: AccountStore;
   readonly ledger: LedgerStore;
-  readonly mailer: Mailer;
+  readonly mailer: Pick<Mailer, 'handOver'>;
   readonly mailSettings: {
     readonly from: string;
     readonly loginUrl: string;
@@ -55,6 +56,14 @@ export interface BegunMail {
 }
 
 const COMPLETED: Verdict = { kind: 'done', event: 'complete' };
+/** What a test can ask for. */
+const REFUSED: HandOver = {
+  result: 'refused',
+  phase: 'rcpt',
+  fault: 'recipient',
+  code: 550,
+  enhancedCode: '5.1.1',
+};
 const LOST: Verdict = { kind: 'lost' };
 
 export async function mailApplicant(mailing: Mailing, tools: MailTools): Promise<Verdict> {
@@ -123,12 +132,10 @@ async function sendMail(
     throw error;
   }
   const startedMs = tools.clock.monotonicMs();
-  const handOver = await tools.mailer.handOver(
-    message,
-    account.email,
-    claim.signal,
-    () => claim.held,
-  );
+  const { undeliverable = false } = (record.test && endingOf(account.ein)) || {};
+  const handOver = undeliverable
+    ? REFUSED
+    : await tools.mailer.handOver(message, account.email, claim.signal, () => claim.held);
   const { result } = handOver;
   tools.handOverSeconds.observe({ result }, (tools.clock.monotonicMs() - startedMs) / 1_000);
   tools.mails.inc({ result });

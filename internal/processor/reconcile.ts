@@ -1,14 +1,15 @@
 /** Reads what is due into the line: retries whose job was lost, and records nobody works on. */
 import type { Clock } from '../platform/clock.ts';
+import { defined } from '../platform/defined.ts';
 import type { DueRecord, DueWork } from '../submission/due-work.ts';
 import { FIRST_SIGHT_GRACE_MS } from '../submission/limits.ts';
 import type { DurableSince } from './durable-since.ts';
 import type { Holds } from './follow-holds.ts';
-import type { Line, Work } from './line.ts';
+import type { Lane, Line, Work } from './line.ts';
 import { stepOf } from './process-submission.ts';
 
 interface ReconcileTools {
-  readonly due: Pick<DueWork, 'read' | 'noteFirstSight'>;
+  readonly due: Pick<DueWork, 'read' | 'readTests' | 'noteFirstSight'>;
   readonly line: Pick<Line, 'put' | 'isLow' | 'busy'>;
   readonly durable: DurableSince;
   readonly holds: Pick<Holds, 'partners'>;
@@ -18,7 +19,7 @@ interface ReconcileTools {
 export class Reconcile {
   readonly #tools: ReconcileTools;
   #turnedAtMs: number;
-  #more: readonly Work['step'][] = [];
+  #more: readonly Lane[] = [];
 
   constructor(tools: ReconcileTools) {
     this.#tools = tools;
@@ -35,7 +36,7 @@ export class Reconcile {
 
   /** More is due, and the line has room for it. */
   get wanted(): boolean {
-    return this.#more.some((step) => this.#tools.line.isLow(step));
+    return this.#more.some((lane) => this.#tools.line.isLow(lane));
   }
 
   /**
@@ -46,7 +47,9 @@ export class Reconcile {
     const { due, line, durable, holds, clock } = this.#tools;
     this.#turnedAtMs = clock.monotonicMs();
     await durable.look();
-    const { records, full } = await due.read({ withoutPartners: holds.partners() });
+    const without = { withoutPartners: holds.partners() };
+    const { records: live, full } = await due.read(without);
+    const records = [...live, ...(line.isLow('test') ? await due.readTests(without) : [])];
     const fresh = records.filter(isFresh);
     await due.noteFirstSight(fresh);
     const withdrawalsMayBeLate = durable.lastsMs < FIRST_SIGHT_GRACE_MS;
@@ -66,12 +69,13 @@ function isFresh({ version, firstSeenAt }: DueRecord): boolean {
 }
 
 function workOf(record: DueRecord): Work {
-  const { _id: requestId, version, partnerId = '', state, dueAt, claimedUntil } = record;
+  const { _id: requestId, version, partnerId = '', test, state, dueAt, claimedUntil } = record;
   const lost = version === 0 || claimedUntil !== undefined;
   return {
     requestId,
     version,
     partnerId,
+    ...defined({ test }),
     step: stepOf[state],
     dueAt: dueAt ?? new Date(0),
     ...(lost ? { lost } : {}),

@@ -4,7 +4,7 @@ import { traceFields } from '../platform/tracing.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import { Line, type LineOptions, type Work } from './line.ts';
 import { OutageGate } from './outage.ts';
-import { processSubmission, type AttemptTools } from './process-submission.ts';
+import { processSubmission, type AttemptTools, type BothTools } from './process-submission.ts';
 
 export interface Workers {
   readonly line: Line;
@@ -12,25 +12,29 @@ export interface Workers {
   readonly close: () => void;
 }
 
+type OfProcess = Omit<AttemptTools, 'waitForDatabase' | 'closed' | 'placeFor'>;
+
 export function createWorkers(options: {
   readonly slots: number;
   readonly gate: LineOptions['gate'];
-  readonly tools: Omit<AttemptTools, 'waitForDatabase' | 'closed' | 'placeFor'>;
+  readonly tools: OfProcess;
+  readonly testTools: OfProcess;
   /** A set without a majority still answers reads. */
   databaseTakesWrites(): Promise<boolean>;
   readonly workerPaused: Pick<ProcessorMetrics['workerPaused'], 'set'>;
 }): Workers {
-  const { slots, gate, tools, workerPaused } = options;
+  const { slots, gate, tools, testTools, workerPaused } = options;
   const { log, holds } = tools;
   const closing = new AbortController();
-  const ofWorkers = {
-    waitForDatabase: () => outage.wait(),
-    closed: closing.signal,
-    placeFor: (partnerId: string) => line.placeFor(partnerId),
+  const ofWorkers = { waitForDatabase: () => outage.wait(), closed: closing.signal };
+  const both: BothTools = {
+    live: { ...tools, ...ofWorkers, placeFor: (partnerId) => line.placeFor(partnerId) },
+    // Tests have no places.
+    test: { ...testTools, ...ofWorkers, placeFor: () => undefined },
   };
   const work = async (wanted: Work, place?: MailPlace): Promise<Work | undefined> => {
     try {
-      return await processSubmission(wanted, { ...tools, ...ofWorkers }, place);
+      return await processSubmission(wanted, both, place);
     } catch (error) {
       // The record is soon due again.
       const fields = { request_id: wanted.requestId, ...traceFields(wanted.traceparent) };

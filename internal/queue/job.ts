@@ -21,6 +21,7 @@ export const hintSchema = z.object({
   version: z.number().int().nonnegative(),
   traceparent: z.string().optional(),
   partnerId: z.string().optional(),
+  test: z.literal(true).optional(),
 });
 export type Hint = z.output<typeof hintSchema>;
 
@@ -39,13 +40,10 @@ export function hintFor(record: {
   readonly version: number;
   readonly traceparent?: string;
   readonly partnerId?: string;
+  readonly test?: true;
 }): Hint {
-  const { _id: requestId, version, traceparent, partnerId } = record;
-  return {
-    requestId,
-    version,
-    ...defined({ traceparent, partnerId }),
-  };
+  const { _id: requestId, version, traceparent, partnerId, test } = record;
+  return { requestId, version, ...defined({ traceparent, partnerId, test }) };
 }
 
 /**

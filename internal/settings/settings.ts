@@ -216,6 +216,12 @@ const settings = {
     about:
       'Folder with templates of the e-mail (docs/email.md). Empty: those that come with the service.',
   },
+  TEST_MAIL_TO: {
+    schema: email.optional(),
+    usedBy: ['processor'],
+    about:
+      'Where the e-mails of tests go, in place of their applicants. Unset: nowhere; they are only composed.',
+  },
   LOGIN_URL: {
     schema: securePage,
     usedBy: ['processor'],

@@ -1,4 +1,4 @@
-/** Counts the work that waits in the database, from indexes as small as the backlog. */
+/** Counts the live work that waits in the database, from indexes as small as the backlog. */
 import type { Collection, Db, Filter } from 'mongodb';
 import { later } from '../platform/clock.ts';
 import {
@@ -9,7 +9,7 @@ import {
   BOUNCED_WINDOW_MS,
 } from './limits.ts';
 import { backlogStates, openStates, type OpenState } from './states.ts';
-import { submissionCollection, type SubmissionRecord } from './submission.ts';
+import { live, submissionCollection, type SubmissionRecord } from './submission.ts';
 
 /** Each count stops at `BACKLOG_COUNTED`. */
 export interface Backlog {
@@ -37,7 +37,10 @@ export async function readBacklog(
     async (state) => [state, await oldest(requests, open(state))] as const,
   );
   // An unhandled rejection would end the process, so all are awaited together.
-  const bouncedSince = { bouncedAt: { $exists: true, $gt: later(now, -BOUNCED_WINDOW_MS) } };
+  const bouncedSince = {
+    ...live,
+    bouncedAt: { $exists: true, $gt: later(now, -BOUNCED_WINDOW_MS) },
+  };
   const [records, oldestReceivedAt, bounced, onHold] = await Promise.all([
     Promise.all(counts),
     Promise.all(ages),
@@ -57,7 +60,7 @@ async function countOnHold(
   partnersOnHold: readonly string[],
 ): Promise<number> {
   if (partnersOnHold.length === 0) return 0;
-  const held = { state: { $in: [...openStates] }, dueAt: { $exists: true } } as const;
+  const held = { ...live, state: { $in: [...openStates] }, dueAt: { $exists: true } } as const;
   return requests.countDocuments({ ...held, partnerId: { $in: [...partnersOnHold] } }, options);
 }
 
@@ -68,7 +71,7 @@ export async function readPartnerBacklog(
   return submissionCollection(db)
     .aggregate<{ partnerId: string; records: number }>(
       [
-        { $match: { state: { $in: [...openStates] }, dueAt: { $exists: true } } },
+        { $match: { ...live, state: { $in: [...openStates] }, dueAt: { $exists: true } } },
         { $limit: BACKLOG_BY_PARTNER },
         { $group: { _id: '$partnerId', records: { $sum: 1 } } },
         { $sort: { records: -1 } },
@@ -83,7 +86,9 @@ const options = { limit: BACKLOG_COUNTED, maxTimeMS: BACKLOG_TIMEOUT_MS };
 
 /** Matches the partial indexes. */
 function indexed(state: (typeof backlogStates)[number]) {
-  return state === 'dead_lettered' ? { state } : { state, dueAt: { $exists: true } };
+  return state === 'dead_lettered'
+    ? { ...live, state }
+    : { ...live, state, dueAt: { $exists: true } };
 }
 
 /**

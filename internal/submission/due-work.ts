@@ -13,11 +13,11 @@ import {
 } from './limits.ts';
 import { touchOf } from './move-of.ts';
 import { openStates, type OpenState } from './states.ts';
-import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
+import { live, RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
 
 export type DueRecord = Pick<
   SubmissionRecord,
-  '_id' | 'version' | 'dueAt' | 'claimedUntil' | 'firstSeenAt' | 'partnerId'
+  '_id' | 'version' | 'dueAt' | 'claimedUntil' | 'firstSeenAt' | 'partnerId' | 'test'
 > & { readonly state: OpenState };
 
 interface Due {
@@ -26,6 +26,13 @@ interface Due {
   readonly full: readonly OpenState[];
 }
 
+interface Without {
+  readonly withoutPartners: readonly string[];
+}
+
+const notOf = (partners: readonly string[]) =>
+  partners.length === 0 ? undefined : { $nin: [...partners] };
+
 const projection = {
   state: 1,
   version: 1,
@@ -33,6 +40,7 @@ const projection = {
   claimedUntil: 1,
   firstSeenAt: 1,
   partnerId: 1,
+  test: 1,
 };
 
 export class DueWork {
@@ -46,11 +54,11 @@ export class DueWork {
   }
 
   /**
-   * The records due longest in each open state and, if e-mails fill a page, the oldest of other
+   * The live records due longest in each open state and, if e-mails fill a page, the oldest of other
    * partners, so that one partner cannot hide the others.
    */
-  async read({ withoutPartners }: { readonly withoutPartners: readonly string[] }): Promise<Due> {
-    const held = withoutPartners.length === 0 ? undefined : { $nin: [...withoutPartners] };
+  async read({ withoutPartners }: Without): Promise<Due> {
+    const held = notOf(withoutPartners);
     const oldest = await Promise.all(openStates.map((state) => this.#find(state, held, DUE_PAGE)));
     const [, mails = []] = oldest;
     const others = mails.length < DUE_PAGE ? [] : await this.#ofOtherPartners(held);
@@ -59,6 +67,12 @@ export class DueWork {
       records: [...byId.values()],
       full: openStates.filter((_, index) => oldest[index]?.length === DUE_PAGE),
     };
+  }
+
+  /** At most a page, those due longest. */
+  readTests({ withoutPartners }: Without): Promise<DueRecord[]> {
+    const open = { state: { $in: [...openStates] }, test: true } as const;
+    return this.#query({ ...open, ...defined({ partnerId: notOf(withoutPartners) }) }, DUE_PAGE);
   }
 
   async #ofOtherPartners(held: { readonly $nin: string[] } | undefined): Promise<DueRecord[]> {
@@ -80,17 +94,23 @@ export class DueWork {
     state: OpenState,
     partnerId: Filter<SubmissionRecord>['partnerId'],
     limit: number,
-    order: Readonly<Record<string, 1>> = { dueAt: 1 },
+    order?: Readonly<Record<string, 1>>,
   ): Promise<DueRecord[]> {
-    const filter: Filter<SubmissionRecord> = {
-      state,
-      // FerretDB uses a partial index only if its condition stands in the query.
-      dueAt: { $exists: true, $lte: this.#clock.now() },
-      schema: { $lte: RECORD_SCHEMA },
-      ...(partnerId === undefined ? {} : { partnerId }),
-    };
+    return this.#query({ ...live, state, ...defined({ partnerId }) }, limit, order);
+  }
+
+  #query(
+    filter: Filter<SubmissionRecord>,
+    limit: number,
+    sort: Readonly<Record<string, 1>> = { dueAt: 1 },
+  ): Promise<DueRecord[]> {
+    // FerretDB uses a partial index only if its condition stands in the query.
+    const dueAt = { $exists: true, $lte: this.#clock.now() };
     return this.#collection
-      .find(filter, { projection, maxTimeMS: DUE_TIMEOUT_MS, sort: order })
+      .find(
+        { ...filter, dueAt, schema: { $lte: RECORD_SCHEMA } },
+        { projection, maxTimeMS: DUE_TIMEOUT_MS, sort },
+      )
       .limit(limit)
       .batchSize(limit)
       .toArray() as Promise<DueRecord[]>;

@@ -2,6 +2,7 @@
  * Entries that wait to be written, the oldest of each partner in turn: a partner that sends more
  * than the database takes waits for itself. A partner alone has all of it.
  */
+import { ownerName } from '../partner/mode.ts';
 import type { Entry } from './commit-entry.ts';
 
 interface Queue {
@@ -23,7 +24,7 @@ export class FairQueue {
   }
 
   push(entry: Entry): void {
-    const partner = entry.record.partnerId ?? '';
+    const partner = ownerName(entry.record.partnerId ?? '', entry.record);
     const queue = this.#queues.get(partner) ?? { entries: [], bytes: 0 };
     this.#queues.set(partner, queue);
     queue.entries.push(entry);

@@ -17,16 +17,16 @@ const scopes = {
 } as const;
 
 /**
- * The scope is the partner and the operation, so rotating an API key changes nothing
- * (docs/decisions/0019).
+ * The scope is the owner (a partner, or its tests) and the operation, so rotating an API key changes
+ * nothing (docs/decisions/0019).
  */
 export function idempotencyDigest(
-  partnerId: string,
+  owner: string,
   operation: keyof typeof scopes,
   key: string,
 ): string {
-  // Neither a partner's id nor a key contains a line feed.
-  return hash('sha256', `${partnerId}\n${scopes[operation]}${key}`, 'hex');
+  // Neither an owner nor a key contains a line feed.
+  return hash('sha256', `${owner}\n${scopes[operation]}${key}`, 'hex');
 }
 
 const firstFields = {

@@ -1,4 +1,5 @@
 /** Indexes of `requests` and `rate_limited`. */
+import { TESTS_KEPT_SECONDS } from '../partner/mode.ts';
 import type { IndexDefinition } from '../platform/mongo-indexes.ts';
 import { RATE_LIMITED } from './over-limit.ts';
 import { SUBMISSIONS } from './submission.ts';
@@ -59,6 +60,20 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     key: { idempotencyDigest: 1 },
     unique: true,
     partialFilterExpression: { idempotencyDigest: { $exists: true } },
+  },
+  // Tests alone are in these two. A test expires whatever became of it.
+  {
+    collection: SUBMISSIONS,
+    name: 'requests_tests_due',
+    key: { dueAt: 1 },
+    partialFilterExpression: { test: true, dueAt: { $exists: true } },
+  },
+  {
+    collection: SUBMISSIONS,
+    name: 'requests_tests_expiry',
+    key: { receivedAt: 1 },
+    partialFilterExpression: { test: true },
+    expireAfterSeconds: TESTS_KEPT_SECONDS,
   },
   {
     collection: SUBMISSIONS,

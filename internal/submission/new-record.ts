@@ -1,6 +1,7 @@
 /** Builds the records of accepted, malformed and refused requests. */
 import { hash } from 'node:crypto';
 import { Binary } from 'mongodb';
+import { ownerName } from '../partner/mode.ts';
 import { DAY_MS, later } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import { idempotencyDigest } from './idempotency.ts';
@@ -12,6 +13,7 @@ export interface Received {
   readonly receivedAt: Date;
   readonly remoteIp: string;
   readonly partnerId: string | undefined;
+  readonly test?: true | undefined;
   readonly userAgent?: string | undefined;
   readonly contentType?: string | undefined;
   readonly traceparent?: string | undefined;
@@ -26,15 +28,17 @@ export function acceptedRecord(
   received: Received,
   body: Body,
   idempotencyKey?: string,
+  firstDueMs = FIRST_DUE_MS,
 ): SubmissionRecord {
   const { partnerId = '', receivedAt } = received;
+  const owner = ownerName(partnerId, received);
   return {
     ...recordIn('recorded', received, body),
     ...(idempotencyKey === undefined
       ? {}
-      : { idempotencyDigest: idempotencyDigest(partnerId, 'submitApplication', idempotencyKey) }),
+      : { idempotencyDigest: idempotencyDigest(owner, 'submitApplication', idempotencyKey) }),
     httpStatus: 202,
-    dueAt: later(receivedAt, FIRST_DUE_MS),
+    dueAt: later(receivedAt, firstDueMs),
   };
 }
 
@@ -61,7 +65,7 @@ export function refusedRecord(
 }
 
 function recordIn(state: 'recorded' | 'malformed' | 'refused', received: Received, body?: Body) {
-  const { requestId, receivedAt, remoteIp, partnerId, userAgent, contentType, traceparent } =
+  const { requestId, receivedAt, remoteIp, partnerId, test, userAgent, contentType, traceparent } =
     received;
   return {
     _id: requestId,
@@ -69,6 +73,7 @@ function recordIn(state: 'recorded' | 'malformed' | 'refused', received: Receive
     remoteIp,
     ...defined({
       partnerId,
+      test,
       userAgent: userAgent?.slice(0, KEPT_HEADER_CHARACTERS),
       contentType: contentType?.slice(0, KEPT_HEADER_CHARACTERS),
       traceparent,

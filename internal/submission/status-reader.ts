@@ -1,5 +1,6 @@
 /** Reads what a partner may see of its own requests. */
 import type { Collection, Db } from 'mongodb';
+import { ownerName } from '../partner/mode.ts';
 import { later } from '../platform/clock.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import { defined } from '../platform/defined.ts';
@@ -7,15 +8,17 @@ import { firstIdAt } from '../platform/ids.ts';
 import { idempotencyDigest } from './idempotency.ts';
 import { ID_AND_RECEIPT_MS, LIST_LOOKED_AT, LIST_PAGE } from './limits.ts';
 import type { State } from './states.ts';
-import { submissionCollection, type SubmissionRecord } from './submission.ts';
+import { live, submissionCollection, type SubmissionRecord } from './submission.ts';
 
-const shown = { partnerId: 1, receivedAt: 1, state: 1, stateAt: 1, reasons: 1 } as const;
+const shown = { partnerId: 1, test: 1, receivedAt: 1, state: 1, stateAt: 1, reasons: 1 } as const;
 // A failover must not roll back what a partner has read.
 const reading = { readConcern: 'majority', projection: shown } as const;
 export type StatusRecord = Pick<SubmissionRecord, '_id' | keyof typeof shown>;
 
 export interface ListQuery {
   readonly partnerId: string;
+  /** Whether it lists tests, or what is live. */
+  readonly test?: true | undefined;
   /** Of the time of receipt; `until` is excluded. */
   readonly since?: Date | undefined;
   readonly until?: Date | undefined;
@@ -48,7 +51,7 @@ export class StatusReader {
 
   /** Newest first. States have no index, so a page may be short although there are more. */
   async list(query: ListQuery): Promise<ListPage> {
-    const { partnerId, since, until, states, before, idempotencyKey: key } = query;
+    const { partnerId, test, since, until, states, before, idempotencyKey: key } = query;
     const first = since && firstIdAt('req', later(since, -ID_AND_RECEIPT_MS));
     const end = until && firstIdAt('req', later(until, ID_AND_RECEIPT_MS));
     const [last] = [before, end].filter((id) => id !== undefined).toSorted();
@@ -58,10 +61,15 @@ export class StatusReader {
         .find(
           {
             partnerId,
+            ...(test ? { test } : live),
             ...(first || last ? { _id: defined({ $gte: first, $lt: last }) } : {}),
             ...(since || until ? { receivedAt: defined({ $gte: since, $lt: until }) } : {}),
             ...(key && {
-              idempotencyDigest: idempotencyDigest(partnerId, 'submitApplication', key),
+              idempotencyDigest: idempotencyDigest(
+                ownerName(partnerId, query),
+                'submitApplication',
+                key,
+              ),
             }),
           },
           reading,

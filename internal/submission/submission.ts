@@ -28,6 +28,8 @@ export interface SubmissionRecord {
   readonly _id: string;
   readonly receivedAt: Date;
   readonly partnerId?: string;
+  /** It came with a test key: nothing about it is real, and it is kept for a week. */
+  readonly test?: true;
   readonly remoteIp: string;
   readonly userAgent?: string;
   readonly contentType?: string;
@@ -71,6 +73,9 @@ export interface SubmissionRecord {
   /** Dead letters never have it. */
   readonly expiresAt?: Date;
 }
+
+/** Of a query that leaves tests out. */
+export const live = { test: { $ne: true } } as const;
 
 /** The last move says that the e-mail came back after the relay had taken it. */
 export function isBounced({

@@ -33,7 +33,7 @@ export interface WithdrawalMetrics {
 
 type Doubtful = Pick<
   SubmissionRecord,
-  '_id' | 'receivedAt' | 'remoteIp' | 'bodyBytes' | 'partnerId' | 'traceparent'
+  '_id' | 'receivedAt' | 'remoteIp' | 'bodyBytes' | 'partnerId' | 'test' | 'traceparent'
 > & {
   tried: boolean;
   /** Written without a majority, so a rollback may undo it. */
@@ -71,7 +71,7 @@ export class Withdrawals {
   }
 
   add(record: SubmissionRecord): void {
-    const { _id, receivedAt, remoteIp, bodyBytes, partnerId, traceparent } = record;
+    const { _id, receivedAt, remoteIp, bodyBytes, partnerId, test, traceparent } = record;
     this.#pending.set(_id, {
       _id,
       receivedAt,
@@ -79,7 +79,7 @@ export class Withdrawals {
       bodyBytes,
       tried: false,
       applied: false,
-      ...defined({ partnerId, traceparent }),
+      ...defined({ partnerId, test, traceparent }),
     });
     this.#metrics.withdrawalsPending.set(this.#pending.size);
     this.#working ??= this.#work();
@@ -170,7 +170,7 @@ export class Withdrawals {
       },
     )!;
     const items = records.map(
-      ({ _id, receivedAt, remoteIp, bodyBytes, partnerId, traceparent }) => ({
+      ({ _id, receivedAt, remoteIp, bodyBytes, partnerId, test, traceparent }) => ({
         q: { _id, ...filter },
         u: {
           ...update,
@@ -182,7 +182,7 @@ export class Withdrawals {
             bodyBytes,
             attempts: 0,
             schema: RECORD_SCHEMA,
-            ...defined({ partnerId, traceparent }),
+            ...defined({ partnerId, test, traceparent }),
           },
         },
         upsert,

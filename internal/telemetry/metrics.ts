@@ -66,6 +66,11 @@ export const ingestMetrics = {
       status: answerStatus,
     },
   ),
+  testRequests: counter(
+    'test_requests',
+    'Answers given to requests with a test key, which no other metric of answers counts, by status code.',
+    { status: answerStatus },
+  ),
   keysOutOfTerms: counter(
     'keys_out_of_terms',
     'Requests answered 401 although their key is known, by cause.',

@@ -43,6 +43,7 @@ export function nextStep(
   }
   if (record.erasedAt !== undefined)
     return 'nothing: its personal data is gone, and with it what could be worked on';
+  if (record.test && !isOpen(state)) return 'nothing: it is a test';
   const used = account?.activation?.usedAt !== undefined;
   if (used && (state === 'undeliverable' || state === 'dead_lettered')) {
     return `the link has been used, so the e-mail arrived: "${PROGRAM} retry ${id}" completes it and mails nothing`;

@@ -14,7 +14,10 @@ export interface Plan {
   readonly inHand?: true;
 }
 
-type Planned = Pick<SubmissionRecord, '_id' | 'state' | 'version' | 'erasedAt' | 'claimedUntil'> & {
+type Planned = Pick<
+  SubmissionRecord,
+  '_id' | 'state' | 'version' | 'erasedAt' | 'claimedUntil' | 'test'
+> & {
   readonly pastRetention?: true;
 };
 
@@ -70,7 +73,9 @@ function whyNoMail({ erasedAt }: Planned, account: Account | undefined): string 
 
 const inWords = (state: State): string => `is ${state} (${cardOf(state)?.meaning})`;
 
-export const plans = {
+type Rule = (record: Planned, account: Account | undefined, now: Date) => Plan;
+
+const ofLive = {
   retry: (record, account, now) => {
     const { state } = record;
     const whyNot = whyNoWork(record, account);
@@ -134,7 +139,17 @@ export const plans = {
       ? { to: 'undeliverable' }
       : { whyNot: `is ${state}: only the e-mail of a completed request can bounce later` };
   },
-} satisfies Record<string, (record: Planned, account: Account | undefined, now: Date) => Plan>;
+} satisfies Record<string, Rule>;
+
+/** Nobody waits for a test, and its account is apart. */
+const ofAll =
+  (rule: Rule): Rule =>
+  (record, account, now) =>
+    record.test ? { whyNot: 'is a test: send another one' } : rule(record, account, now);
+
+export const plans = Object.fromEntries(
+  Object.entries(ofLive).map(([name, rule]) => [name, ofAll(rule)]),
+) as Record<keyof typeof ofLive, Rule>;
 
 /** A login application may remove `activation` instead of recording the use. */
 export function linkUsed({ notifiedAt, activation }: Account): boolean {

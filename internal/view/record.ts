@@ -16,6 +16,7 @@ export function recordJson(record: SubmissionRecord, reveal: boolean): Record<st
     received_at: record.receivedAt,
     state_at: record.stateAt,
     partner: record.partnerId,
+    test: record.test,
     http_status: record.httpStatus,
     applicant: applicant && applicantJson(applicant, reveal),
     reasons: record.reasons?.map(({ field, code, message, duplicateOf }) =>

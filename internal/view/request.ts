@@ -125,7 +125,10 @@ function factsOf(
     waits,
   }: { readonly now: Date; readonly reveal: boolean; readonly waits: string | undefined },
 ): Fact[] {
-  const partner = record.partnerId === undefined ? 'nobody known' : `partner ${record.partnerId}`;
+  const partner =
+    record.partnerId === undefined
+      ? 'nobody known'
+      : `partner ${record.partnerId}${record.test ? ', as a test' : ''}`;
   const request: [string, string][] = record.pastRetention
     ? [
         ['request', 'past its retention; this comes from its account'],

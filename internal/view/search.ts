@@ -1,4 +1,5 @@
 /** Requests that a search finds, and the kinds of faults in them by number. */
+import { ownerName } from '../partner/mode.ts';
 import { defined } from '../platform/defined.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { Search } from '../submission/support-queries.ts';
@@ -24,7 +25,7 @@ export function rowOf(record: SubmissionRecord, reveal: boolean): FoundRow {
     requestId: record._id,
     receivedAt: record.receivedAt,
     state: record.state,
-    partner: record.partnerId ?? '',
+    partner: ownerName(record.partnerId ?? '', record),
     email: record.erasedAt === undefined ? email : 'erased',
     ein,
     why: record.reasons?.map(({ code }) => code).join(', ') ?? errorOf(record) ?? '',
@@ -86,7 +87,8 @@ export async function tallyOf(
 ): Promise<Tally[]> {
   const tallies = new Map<string, Tally>();
   for (const group of await submissions.tally(search, TALLIES)) {
-    const { state, partnerId: partner = '', field = '', code, lastError, newest } = group;
+    const { state, partnerId = '', field = '', code, lastError, newest } = group;
+    const partner = ownerName(partnerId, group);
     const why = code ?? errorOf({ state, ...(lastError === undefined ? {} : { lastError }) }) ?? '';
     const key = [partner, state, field, why].join('\n');
     const { count = 0, newest: other = '' } = tallies.get(key) ?? {};

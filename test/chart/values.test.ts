@@ -239,6 +239,7 @@ const settable: Record<string, readonly [string, unknown, string?]> = {
   MAIL_TEMPLATES: ['smtp.templatesConfigMap', 'texts', '/etc/partner-ingest/mail'],
   MAIL_FROM_NAME: ['smtp.fromName', 'Example Capital'],
   MAIL_SUPPORT_CONTACT: ['smtp.supportContact', 'help@example.com'],
+  TEST_MAIL_TO: ['smtp.testTo', 'tests@example.com'],
   CONSOLE_HOST: ['listenAddress', '::'],
   CONSOLE_URL: ['console.oidc.url', 'https://other.example.com'],
   CONSOLE_PROCESSES: [

@@ -119,7 +119,7 @@ export const mutants: readonly Mutant[] = [
     ]),
     ...file('internal/submission/idempotency.ts', beside, [
       [
-        '`${partnerId}\\n${scopes[operation]}${key}`',
+        '`${owner}\\n${scopes[operation]}${key}`',
         'key',
         "a partner is told of another one's request",
       ],
@@ -150,8 +150,8 @@ export const mutants: readonly Mutant[] = [
     ]),
     ...file('internal/processor/line.ts', beside, [
       [
-        'while (!this.#paused && !this.#closed && ',
-        'while (!this.#closed && ',
+        'while (!this.#paused && !this.#closed && this.#accounts',
+        'while (!this.#closed && this.#accounts',
         'a paused worker goes on',
       ],
     ]),

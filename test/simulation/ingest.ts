@@ -89,6 +89,7 @@ function toolsOf(world: World, process: SimProcess): SubmitTools {
     admitBody: () => undefined,
     giveBackBody: () => {},
     lookUps: false,
+    addressLimit: { amount: '300', windowSeconds: 60, whose: 'one address' },
     record: async (record) => {
       const result = await group.record(record);
       return result.kind === 'in_doubt' && parts.takesDoubtForStored ? { kind: 'stored' } : result;

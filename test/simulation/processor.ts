@@ -23,6 +23,26 @@ export function startProcessor(world: World, process: SimProcess): () => void {
   // Read in each round, to skip days without work.
   const follower = new HoldFollower({ holds: connection.holds, onHold: noMetric });
   const mailer = world.relay.mailer();
+  const tools: Parameters<typeof createWorkers>[0]['tools'] = {
+    ...noMetrics,
+    requeued: noMetric,
+    sendRetry: (retry) => void queue.send([retry]).catch(() => {}),
+    partnerLabels: new PartnerLabels(),
+    store,
+    holds: follower,
+    accounts,
+    ledger,
+    clock,
+    log: silent,
+    mailer,
+    host: process.name,
+    mailSettings: {
+      from: 'service@partner.example',
+      loginUrl: 'https://login.example/',
+      linkSecret: 'a-secret-for-simulations-of-32-characters',
+      templates,
+    },
+  };
   const workers = createWorkers({
     slots: CONCURRENCY,
     gate: new MailGate({
@@ -32,26 +52,8 @@ export function startProcessor(world: World, process: SimProcess): () => void {
       clock,
       log: silent,
     }),
-    tools: {
-      ...noMetrics,
-      requeued: noMetric,
-      sendRetry: (retry) => void queue.send([retry]).catch(() => {}),
-      partnerLabels: new PartnerLabels(),
-      store,
-      holds: follower,
-      accounts,
-      ledger,
-      clock,
-      log: silent,
-      mailer,
-      host: process.name,
-      mailSettings: {
-        from: 'service@partner.example',
-        loginUrl: 'https://login.example/',
-        linkSecret: 'a-secret-for-simulations-of-32-characters',
-        templates,
-      },
-    },
+    tools,
+    testTools: tools,
     databaseTakesWrites: ping,
     workerPaused: noMetric,
   });

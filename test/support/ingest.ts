@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { INGEST_PATH, type Answer } from './http.ts';
 import { eventually } from './wait.ts';
-import type { World } from './world.ts';
+import { mode, type World } from './world.ts';
 
 export const bodies = {
   accepted: (id: string) =>
@@ -90,6 +90,7 @@ export async function expectRecord(
     ...(bytes === undefined
       ? {}
       : { bodySha256: createHash('sha256').update(bytes).digest('hex') }),
+    ...(wanted.partnerId === 'demo' ? mode : {}),
     ...wanted,
   });
   const kept = body === undefined ? undefined : Buffer.from(body.value());

@@ -16,6 +16,7 @@ import {
 } from '../../deploy/local/processes.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
+import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
 import { Closers } from '../../internal/platform/closers.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { createLogger } from '../../internal/platform/log.ts';
@@ -39,6 +40,9 @@ export interface InProcess {
   readonly adminUrl: string;
   close(): Promise<void>;
 }
+
+/** A file that sets it runs its world with a test key: the contract is the same. */
+export const mode: { test?: true } = {};
 
 export interface World {
   readonly stores: TestStores;
@@ -83,8 +87,9 @@ export async function openWorld(
   const keyFolder = await mkdtemp(join(tmpdir(), 'partner-keys-'));
   closers.add('key folder', () => rm(keyFolder, { recursive: true }));
 
-  const [key, inactiveKey] = [newApiKey(), newApiKey()];
-  await writePartnerSecret(keyFolder, { partner: 'demo', keys: [key] });
+  const [key, inactiveKey] = [newApiKey(mode), newApiKey()];
+  const annotations = mode.test ? { [MODE_ANNOTATION]: 'test' } : {};
+  await writePartnerSecret(keyFolder, { partner: 'demo', keys: [key], annotations });
   await writePartnerSecret(keyFolder, {
     partner: 'dormant',
     keys: [inactiveKey],

@@ -1,0 +1,5 @@
+/** Idempotency keys once more with a test key: the same answers. */
+import { mode } from '../support/world.ts';
+
+mode.test = true;
+await import('./idempotency.test.ts');

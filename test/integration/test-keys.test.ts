@@ -1,0 +1,277 @@
+/** Tests by test keys, from outside: every ending on demand, and nothing live changes by them. */
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Document } from 'mongodb';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { TEST_ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import { testEndings } from '../../internal/application/test-endings.ts';
+import { LIST_PATH } from '../../internal/ingest/contract.ts';
+import { newApiKey } from '../../internal/partner/api-key.ts';
+import { partnerSecretManifest } from '../../internal/partner/key-manifest.ts';
+import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
+import { DAY_MS, later } from '../../internal/platform/clock.ts';
+import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { cliOf } from '../support/cli.ts';
+import { INGEST_PATH, lookedUp, send, type Answer } from '../support/http.ts';
+import { bodies, expectAnswer } from '../support/ingest.ts';
+import { hurryReconcile } from '../support/processing.ts';
+import { eventually } from '../support/wait.ts';
+import {
+  newApplication,
+  openWorld,
+  requestIdOf,
+  type InProcess,
+  type World,
+} from '../support/world.ts';
+
+let world: World;
+let ingest: InProcess;
+let processor: InProcess;
+const [testKey, otherTestKey] = [newApiKey({ test: true }), newApiKey({ test: true })];
+
+beforeAll(async () => {
+  world = await openWorld();
+  for (const [partner, key] of [
+    ['demo', testKey],
+    ['other', otherTestKey],
+  ] as const) {
+    const annotations = { [MODE_ANNOTATION]: 'test' };
+    const secret = { name: `tests-${partner}`, namespace: 'keys', partner, keys: [key] };
+    const { yaml } = partnerSecretManifest({ ...secret, annotations });
+    await writeFile(join(world.keyFolder, `tests-${partner}.yaml`), yaml);
+  }
+  ingest = await world.start('ingest');
+  processor = await world.start('processor');
+  await eventually('the keys', async () => (await list(otherTestKey)).status === 200);
+});
+afterAll(() => world.close());
+
+const testAccounts = (filter = {}) =>
+  world.stores.db.collection<Account>(TEST_ACCOUNTS).find(filter).toArray();
+const list = (key: string): Promise<Answer> =>
+  lookedUp(() => send(ingest.url, { method: 'GET', key, path: LIST_PATH }));
+const lookUp = (id: string, key = testKey, wait = 30): Promise<Answer> =>
+  lookedUp(() =>
+    send(ingest.url, {
+      method: 'GET',
+      key,
+      path: `${INGEST_PATH}/${id}`,
+      headers: { prefer: `wait=${wait}` },
+    }),
+  );
+
+async function submitted(fields: object, key = testKey, headers = {}): Promise<string> {
+  const answer = await send(ingest.url, { key, headers, body: JSON.stringify(fields) });
+  expect(answer.status).toBe(202);
+  return requestIdOf(answer);
+}
+
+interface Outcome {
+  readonly state: string;
+  readonly reasons: readonly { readonly field?: string; readonly code: string }[];
+}
+async function outcomeOf(id: string, key = testKey): Promise<string> {
+  const answer = await eventually('a final state', async () => {
+    const got = await lookUp(id, key);
+    return JSON.stringify(got.json).includes('"processing"') ? undefined : got;
+  });
+  const { state, reasons } = (answer.json as { data: Outcome }).data;
+  return [state, ...reasons.map(({ field, code }) => `${field} ${code}`)].join(', ');
+}
+
+test('the same application, live and as a test of two partners, is three that know nothing of each other', async () => {
+  const application = newApplication();
+  const key = { 'idempotency-key': '"the-same"' };
+  const metrics = async () =>
+    Promise.all([
+      world.metric(ingest, 'partner_ingest_accept_seconds_count'),
+      world.metric(ingest, 'partner_ingest_requests_total', { status: '202' }),
+      world.metric(ingest, 'partner_ingest_partner_requests_total', { status: '202' }),
+      world.metric(processor, 'partner_ingest_completion_seconds_count'),
+      world.metric(processor, 'partner_ingest_outcomes_total', { state: 'completed' }),
+      world.metric(processor, 'partner_ingest_mails_total'),
+    ]);
+  expect(await metrics()).toEqual([0, 0, 0, 0, 0, 0]);
+  const own = await submitted(application, testKey, key);
+  const other = await submitted(application, otherTestKey, key);
+  expect(await outcomeOf(own)).toBe('completed');
+  expect(await outcomeOf(other, otherTestKey)).toBe('completed');
+  expect(await metrics()).toEqual([0, 0, 0, 0, 0, 0]);
+  expect(await world.metric(ingest, 'partner_ingest_test_requests_total', { status: '202' })).toBe(
+    2,
+  );
+
+  const live = await submitted(application, world.key, key);
+  expect(await outcomeOf(live, world.key)).toBe('completed');
+  expect(await metrics()).toEqual([1, 1, 1, 1, 1, 1]);
+  expect(new Set([own, other, live]).size).toBe(3);
+  // Sent again, each is its own first.
+  expect(await submitted(application, testKey, key)).toBe(own);
+  expect(await submitted(application, world.key, key)).toBe(live);
+  // Among its own tests, the second one is a duplicate.
+  expect(await outcomeOf(await submitted(application))).toBe(
+    'rejected, email duplicate_email, ein duplicate_ein',
+  );
+
+  for (const [id, stranger] of [
+    [live, testKey],
+    [own, world.key],
+    [own, otherTestKey],
+  ] as const)
+    expect((await lookUp(id, stranger)).status).toBe(404);
+  expect((await list(world.key)).text).not.toContain(own);
+  expect((await list(testKey)).text).toContain(own);
+  expect((await list(testKey)).text).not.toContain(live);
+
+  expect(world.mail.mails.map(({ to }) => to)).toEqual([[application.email]]);
+  expect(await world.accounts()).toMatchObject([{ requestId: live }]);
+  const [account] = await testAccounts({ requestId: own });
+  expect(Object.values(account?.mail?.handOvers ?? {})).toMatchObject([
+    { result: 'accepted', answer: 'test: not sent' },
+  ]);
+});
+
+test.each([...testEndings])('EIN %s, as often as asked for: %j', async (ein, ending) => {
+  const { answer, outcome, waitsMs } = ending;
+  const application = { ...newApplication(), ein };
+  const before = await world.records({ test: true });
+  for (let times = 0; times < 2; times += 1) {
+    if (answer !== 202) {
+      const got = await send(ingest.url, { key: testKey, body: JSON.stringify(application) });
+      expect(got.headers['retry-after']).toBe(answer === 429 ? '1' : '5');
+      if (answer === 500) expectAnswer(got, 500, bodies.internal);
+      else expect(got).toMatchObject({ status: 429, text: expect.stringContaining('Too many') });
+      expect(await world.records({ test: true })).toHaveLength(before.length);
+      continue;
+    }
+    const id = await submitted(application);
+    if (waitsMs !== undefined) {
+      const { receivedAt, dueAt } = (await world.record(id))!;
+      // Then reconcile gives it the 15 s in which a withdrawal may come.
+      expect(dueAt!.getTime() - receivedAt.getTime()).toBe(waitsMs - 15_000);
+      expect((await lookUp(id, testKey, 0)).text).toContain('"state":"processing"');
+      await hurryReconcile(world, [id]);
+    }
+    const [, code] = outcome.match(/for `(\w+)`/) ?? [];
+    const [, state] = outcome.match(/`(\w+)`$/) ?? [];
+    expect(await outcomeOf(id)).toMatch(
+      code === undefined ? new RegExp(`^${state}$`) : new RegExp(`^rejected, \\w+ ${code}$`),
+    );
+  }
+});
+
+test('with another EIN the fields are judged as of a live key', async () => {
+  const good = newApplication();
+  expect(await outcomeOf(await submitted({ email: 7, ein: '1', business_name: ' ' }))).toBe(
+    'rejected, email wrong_type, business_name blank, ein invalid_format',
+  );
+  const long = { email: `${'x'.repeat(260)}@example.com`, business_name: 'A' };
+  expect(await outcomeOf(await submitted(long))).toBe('rejected, email too_long, ein missing');
+  // What is invalid is told before what was asked for.
+  expect(await outcomeOf(await submitted({ ...good, email: 'x', ein: '000000000' }))).toBe(
+    'rejected, email invalid_format',
+  );
+  // A live key's EIN chooses nothing.
+  const live = await submitted({ ...good, ein: '000000004' }, world.key);
+  expect(await outcomeOf(live, world.key)).toBe('completed');
+});
+
+test('the e-mail of a test goes to TEST_MAIL_TO; without it, no state of the relay matters', async () => {
+  await processor.close();
+  processor = await world.start('processor', { SMTP_URL: 'smtp://127.0.0.1:1' });
+  expect(await outcomeOf(await submitted(newApplication()))).toBe('completed');
+
+  await processor.close();
+  world.mail.clear();
+  processor = await world.start('processor', { TEST_MAIL_TO: 'tests@example.com' });
+  const id = await submitted(newApplication());
+  expect(await outcomeOf(id)).toBe('completed');
+  expect(world.mail.mails.map(({ to, envelopeTo }) => [to, envelopeTo])).toEqual([
+    [['tests@example.com'], ['tests@example.com']],
+  ]);
+  const [account] = await testAccounts({ requestId: id });
+  expect(JSON.stringify(account?.mail)).toContain('(test: sent to TEST_MAIL_TO)');
+});
+
+test('operators find a test by its mark, change nothing about it, and erase it; audit and backlog leave it out', async () => {
+  const cli = cliOf(world);
+  const application = newApplication();
+  const id = await submitted(application);
+  expect(await outcomeOf(id)).toBe('completed');
+  expect((await cli('find', '--email', application.email)).stdout).toMatch(
+    / completed +demo test /,
+  );
+  const shown = await cli('show', id);
+  expect(shown.stdout).toContain('partner demo, as a test');
+  expect(shown.stdout).toContain('acc_');
+  for (const words of [
+    ['resend', id, '--yes'],
+    ['close', id, '--yes', '--as', 'jane', '--why', 'no'],
+  ])
+    expect((await cli(...words)).stderr).toContain('is a test');
+
+  const record = (await world.record(id))!;
+  const { expiresAt: _kept, bodyUntil: _until, ...open } = record;
+  const requests = world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
+  const lost: SubmissionRecord[] = (['dead_lettered', 'account_created'] as const).map((state) => ({
+    ...open,
+    _id: `${id.slice(0, -1)}${state === 'dead_lettered' ? 'x' : 'y'}`,
+    state,
+    ...(state === 'dead_lettered' ? {} : { dueAt: later(new Date(), DAY_MS) }),
+    bouncedAt: new Date(),
+  }));
+  await requests.insertMany(lost);
+  const { records, bounced } = await readBacklog(world.stores.db, new Date());
+  expect({ records, bounced }).toEqual({
+    records: { recorded: 0, account_created: 0, dead_lettered: 0 },
+    bounced: 0,
+  });
+  expect(await readPartnerBacklog(world.stores.db)).toEqual([]);
+  const audit = await cli('audit', '--json');
+  expect(audit).toMatchObject({ code: 0 });
+  expect(audit.stdout).not.toContain(id);
+  await requests.deleteMany({ _id: { $in: lost.map(({ _id }) => _id) } });
+
+  const erased = await cli('erase', '--email', application.email, '--yes', '--as', 'jane');
+  expect(erased).toMatchObject({ code: 0 });
+  expect(await testAccounts({ requestId: id })).toEqual([]);
+  expect(await world.record(id)).not.toHaveProperty('applicant');
+});
+
+/** What the servers' TTL monitors would delete `at` that time. */
+async function expireAt(at: Date): Promise<void> {
+  const { db } = world.stores;
+  for (const { name } of await db.listCollections().toArray()) {
+    for (const index of await db.collection(name).listIndexes().toArray()) {
+      if (index['expireAfterSeconds'] === undefined) continue;
+      const [field = ''] = Object.keys(index['key'] as Document);
+      const before = later(at, -1_000 * Number(index['expireAfterSeconds']));
+      await db.collection(name).deleteMany({
+        $and: [(index['partialFilterExpression'] ?? {}) as Document, { [field]: { $lt: before } }],
+      });
+    }
+  }
+}
+
+test('after seven days nothing of any test is left in any collection, whatever became of it', async () => {
+  const { db } = world.stores;
+  const tests = await world.records({ test: true });
+  expect(new Set(tests.map(({ state }) => state)).size).toBeGreaterThan(2);
+  await world.stores.db
+    .collection<SubmissionRecord>(SUBMISSIONS)
+    .updateOne(
+      { _id: tests[0]!._id },
+      { $set: { state: 'dead_lettered' }, $unset: { expiresAt: true } },
+    );
+  const live = await world.records({ test: { $exists: false }, state: 'completed' });
+  await expireAt(later(new Date(), 7 * DAY_MS));
+  for (const { name } of await db.listCollections().toArray()) {
+    // Operators' own words on what they did are kept for two years.
+    if (name === 'operator_audit') continue;
+    const left = JSON.stringify(await db.collection(name).find().toArray());
+    for (const { _id } of tests) expect(left).not.toContain(_id);
+  }
+  expect(await testAccounts()).toEqual([]);
+  expect(await world.records({ state: 'completed' })).toEqual(live);
+});
