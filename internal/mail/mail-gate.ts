@@ -47,6 +47,11 @@ export class MailGate {
     return this.#breaker.outage?.reason;
   }
 
+  /** E-mails that are handed over without a place. */
+  get slow(): number {
+    return this.#places.slow;
+  }
+
   /** The partner whose e-mail may begin now. */
   choose(partnersInTurn: Iterable<string>): string | undefined {
     const { pace } = this.#options;

@@ -34,6 +34,10 @@ export class MailPlaces {
     this.#onChange = onChange;
   }
 
+  get slow(): number {
+    return this.#slow;
+  }
+
   choose(partnersInTurn: Iterable<string>): string | undefined {
     if (this.#held >= this.#count || this.#slow >= SLOW_IN_ALL) return undefined;
     const half = this.#heldBySlow() >= this.#count / 2;

@@ -4,7 +4,6 @@
  */
 import type { Account } from '../account/account.ts';
 import { ledgerWith } from '../mail/ledger.ts';
-import type { MailPlace } from '../mail/mail-gate.ts';
 import type { State } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { WorkerMoves } from '../submission/worker-moves.ts';
@@ -14,26 +13,23 @@ import { noteAborted, writeMail, type BegunMail, type MailTools } from './mail-a
 /** What the step of the account leaves to the step of the e-mail. */
 export interface FirstStep {
   readonly mail: BegunMail;
-  readonly place: MailPlace;
   /** As claimed by the move. */
   readonly record: SubmissionRecord;
   /** The monotonic time just before the claim request. */
   readonly claimedAtMs: number;
 }
 
-export interface FirstMailTools extends MailTools {
-  /** A place for an e-mail of this partner, if it may begin now. */
-  placeFor(partnerId: string): MailPlace | undefined;
-}
-
 export class FirstMail {
   readonly #record: SubmissionRecord;
-  readonly #tools: FirstMailTools;
-  #begun: { readonly mail: BegunMail; readonly place: MailPlace } | undefined;
+  readonly #mayGo: boolean;
+  readonly #tools: MailTools;
+  #begun: BegunMail | undefined;
   #next: FirstStep | undefined;
 
-  constructor(record: SubmissionRecord, tools: FirstMailTools) {
+  /** `mayGo`: it has a place. */
+  constructor(record: SubmissionRecord, mayGo: boolean, tools: MailTools) {
     this.#record = record;
+    this.#mayGo = mayGo;
     this.#tools = tools;
   }
 
@@ -44,19 +40,16 @@ export class FirstMail {
 
   /** Adds the hand-over to an account that is about to be created. */
   begin(account: Account): Account {
-    const place = this.#tools.placeFor(account.partnerId);
-    if (place === undefined) return account;
+    if (!this.#mayGo) return account;
     const { activation, ...mail } = writeMail(account, this.#claim, 1, this.#tools);
     const stored = { ...account, activation, mail: ledgerWith(mail.intent) };
-    this.#begun = { mail: { ...mail, account: stored }, place };
+    this.#begun = { ...mail, account: stored };
     return stored;
   }
 
   /** The account that was inserted is another one, or none. */
   keepFor(accountId: string | undefined): void {
-    if (this.#begun === undefined || this.#begun.mail.account._id === accountId) return;
-    this.#begun.place.release();
-    this.#begun = undefined;
+    if (this.#begun?.account._id !== accountId) this.#begun = undefined;
   }
 
   /** Ends the step of the account: see `WorkerMoves.move`. */
@@ -65,17 +58,16 @@ export class FirstMail {
     if (this.#begun === undefined) return store.move(...move);
     const claimedAtMs = clock.monotonicMs();
     const record = await store.moveOn(...move);
-    if (record !== undefined) this.#next = { ...this.#begun, record, claimedAtMs };
+    if (record !== undefined) this.#next = { mail: this.#begun, record, claimedAtMs };
     return record?.state;
   }
 
   /** Does nothing if there is a `next`. */
   async giveUp(): Promise<void> {
     if (this.#begun === undefined || this.#next !== undefined) return;
-    const { mail, place } = this.#begun;
-    place.release();
+    const { account, intent } = this.#begun;
     const attempt = { record: this.#record };
-    await noteAborted(attempt, mail.account, mail.intent, this.#tools);
+    await noteAborted(attempt, account, intent, this.#tools);
     // The move may have claimed the record although its answer was lost.
     const { _id: requestId } = this.#record;
     const position = { requestId, state: 'account_created', version: this.#claim } as const;

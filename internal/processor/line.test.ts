@@ -6,7 +6,7 @@ import { Line, type LineOptions, type Work } from './line.ts';
 
 const settled = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
-/** Work lasts until the test ends it; the gate has `slots` places. */
+/** Work lasts until the test ends it; the gate has one place. */
 function scene(slots = 1) {
   const begun: string[] = [];
   const places: (MailPlace | undefined)[] = [];
@@ -24,6 +24,7 @@ function scene(slots = 1) {
       };
     },
     onChange: () => {},
+    slow: 0,
   };
   const line = new Line({
     slots,
@@ -39,7 +40,7 @@ function scene(slots = 1) {
     ends.get(requestId)?.(next);
     await settled();
   };
-  return { line, begun, places, held, end };
+  return { line, begun, places, gate, held, end };
 }
 
 const work = (requestId: string, given: Partial<Work> = {}): Work => ({
@@ -76,28 +77,33 @@ test('the e-mail of a new account begins at once if the gate is open', async () 
   const { line, begun, end } = scene();
   line.put([work('a1'), work('a2')]);
   await end('a1', work('a1', { version: 1, step: 'mail' }));
-  expect(begun).toEqual(['a1', 'a2', 'a1']);
+  expect(begun).toEqual(['a1', 'a1', 'a2']);
 });
 
-test('an e-mail that has its place goes on at once; only one place is given', async () => {
-  const { line, begun, places, held, end } = scene();
+test('an account hands its place on to its e-mail', async () => {
+  const { line, begun, places, gate, end } = scene();
   line.put([work('a1'), work('b1')]);
-  held.add('a');
-  expect(line.placeFor('a')).toBeUndefined();
-  held.clear();
-  const place = line.placeFor('a');
-  expect(line.placeFor('b')).toBeUndefined();
-  line.pause();
-  await end('a1', work('a1', { step: 'mail', first: { place } as FirstStep }));
-  expect(begun).toEqual(['a1', 'a1']);
-  expect(places[1]).toBe(place);
+  await end('a1', work('a1', { step: 'mail', first: {} as FirstStep }));
+  expect(begun).toEqual(['a1', 'b1', 'a1']);
+  expect(places).toEqual([expect.anything(), undefined, expect.anything()]);
+  expect(places[2]).toBe(places[0]);
   let closed = false;
   void line.close(new AbortController().signal).then(() => (closed = true));
-  await settled();
-  expect(closed).toBe(false);
+  await end('b1');
+  expect([closed, gate.choose(['a'])]).toEqual([false, undefined]);
   await end('a1');
-  expect(closed).toBe(true);
-  expect(line.placeFor('a')).toBeUndefined();
+  expect([closed, gate.choose(['a'])]).toEqual([true, 'a']);
+});
+
+test('accounts and e-mails take places in turn; while e-mails have all, one account begins', async () => {
+  const { line, begun, places, end } = scene(2);
+  line.put([1, 2, 3].map((n) => work(`m${n}`, { step: 'mail' })));
+  line.put([1, 2, 3].map((n) => work(`a${n}`)));
+  expect(begun).toEqual(['m1', 'a1']);
+  await end('m1');
+  await end(begun.at(-1)!);
+  expect(new Set(begun.slice(2).map((id) => id[0]))).toEqual(new Set(['a', 'm']));
+  expect(places.filter((place) => place === undefined)).toHaveLength(1);
 });
 
 test('a pause starts no work, and closing waits for the work that has started', async () => {

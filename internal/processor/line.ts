@@ -1,8 +1,8 @@
 /**
  * The line of work that is due: partner by partner in turn, each partner's oldest first.
  *
- * Accounts take a slot, e-mails what the gate gives. Tests have few slots of their own, for both
- * steps, and wait while an account waits that is not one. Work comes from jobs, from what is read as due
+ * Work takes slots, and e-mails what the gate gives. Tests have few slots of their own, for both
+ * steps, and wait while a live account waits. Work comes from jobs, from what is read as due
  * and from steps that end; a claim decides which process gets a record.
  */
 import type { MailGate, MailPlace } from '../mail/mail-gate.ts';
@@ -17,7 +17,7 @@ export interface Work extends Hint {
   readonly dueAt: Date;
   /** No job brought it, and no worker has it. */
   readonly lost?: true;
-  /** The record is claimed for this e-mail, which has its place. */
+  /** The record is claimed for this e-mail, which keeps the place of its account. */
   readonly first?: FirstStep;
 }
 
@@ -31,9 +31,12 @@ export function worksOf(records: readonly Hint[], step: Step, dueAt: Date): Work
 
 export interface LineOptions {
   readonly slots: number;
-  readonly gate: Pick<MailGate, 'choose' | 'begin' | 'onChange'>;
+  readonly gate: Pick<MailGate, 'choose' | 'begin' | 'onChange' | 'slow'>;
   readonly holds: Pick<Holds, 'has'>;
-  /** Resolves with what is left to do on the record. A rejection is ignored. */
+  /**
+   * Resolves with what is left to do on the record. A rejection is ignored. An e-mail has a place,
+   * and so has an account whose e-mail may begin at once.
+   */
   work(work: Work, place?: MailPlace): Promise<Work | undefined>;
 }
 
@@ -47,6 +50,8 @@ export class Line {
   readonly #inWork = new Map<string, Promise<void>>();
   #accounts = 0;
   #tests = 0;
+  /** Neither step may keep all that becomes free. */
+  #mailsTurn = false;
   #paused = false;
   #closed = false;
   /** Called when work has begun. */
@@ -100,36 +105,49 @@ export class Line {
     return [...account.all(), ...test.all().filter(({ step }) => step === 'account')];
   }
 
-  /** A place for an e-mail that may begin now, ahead of none that waits. */
-  placeFor(partnerId: string): MailPlace | undefined {
-    const { gate, holds } = this.#options;
-    if (this.#paused || this.#closed || holds.has(partnerId)) return undefined;
-    return gate.choose([partnerId]) === undefined ? undefined : gate.begin(partnerId);
+  #serve(): void {
+    for (let begins = true; begins && !this.#paused && !this.#closed;)
+      begins = this.#mailsTurn
+        ? this.#beginMail() || this.#beginAccount() || this.#beginTest()
+        : this.#beginAccount() || this.#beginMail() || this.#beginTest();
+    this.onServed();
   }
 
-  #serve(): void {
+  #beginMail(): boolean {
+    const { gate } = this.#options;
+    const { mail } = this.#waiting;
+    const partnerId = gate.choose(this.#partners(mail));
+    if (partnerId === undefined) return false;
+    this.#mailsTurn = false;
+    this.#begin(mail.take(partnerId), gate.begin(partnerId));
+    return true;
+  }
+
+  #beginAccount(): boolean {
     const { slots, gate } = this.#options;
-    const { account, mail, test } = this.#waiting;
-    while (!this.#paused && !this.#closed && this.#accounts < slots) {
-      const [partnerId] = this.#partners(account);
-      if (partnerId === undefined) break;
-      this.#accounts += 1;
-      this.#begin(account.take(partnerId), () => (this.#accounts -= 1));
-    }
-    while (!this.#paused && !this.#closed) {
-      const partnerId = gate.choose(this.#partners(mail));
-      if (partnerId === undefined) break;
-      const place = gate.begin(partnerId);
-      this.#begin(mail.take(partnerId), () => place.release(), place);
-    }
-    while (!this.#paused && !this.#closed && this.#tests < TESTS_AT_ONCE) {
-      const [live] = this.#partners(account);
-      const [partnerId] = this.#partners(test);
-      if (live !== undefined || partnerId === undefined) break;
-      this.#tests += 1;
-      this.#begin(test.take(partnerId), () => (this.#tests -= 1));
-    }
-    this.onServed();
+    const { account } = this.#waiting;
+    const [first] = this.#partners(account);
+    if (first === undefined || this.#accounts >= slots) return false;
+    const placed = gate.choose(this.#partners(account));
+    // Work in hand soon frees a place, and an e-mail that goes by the line costs three more
+    // operations of the database.
+    const waits = this.#accounts > 0 && this.#inWork.size - this.#tests - gate.slow >= slots;
+    if (placed === undefined && waits) return false;
+    this.#mailsTurn = true;
+    this.#accounts += 1;
+    const place = placed === undefined ? undefined : gate.begin(placed);
+    this.#begin(account.take(placed ?? first), place);
+    return true;
+  }
+
+  #beginTest(): boolean {
+    const { account, test } = this.#waiting;
+    const [live] = this.#partners(account);
+    const [partnerId] = this.#partners(test);
+    if (live !== undefined || partnerId === undefined || this.#tests >= TESTS_AT_ONCE) return false;
+    this.#tests += 1;
+    this.#begin(test.take(partnerId));
+    return true;
   }
 
   *#partners(turns: Turns): Iterable<string> {
@@ -137,22 +155,22 @@ export class Line {
       if (!this.#options.holds.has(partnerId)) yield partnerId;
   }
 
-  #begin(work: Work, end: () => void, place?: MailPlace): void {
-    const { requestId } = work;
-    const done = this.#do(work, end, place).then((next) => {
-      this.#inWork.delete(requestId);
-      this.put(next === undefined ? [] : [next]);
-    });
-    this.#inWork.set(requestId, done);
+  #begin(work: Work, place?: MailPlace): void {
+    this.#inWork.set(work.requestId, this.#do(work, place));
   }
 
-  async #do(work: Work, end: () => void, place?: MailPlace): Promise<Work | undefined> {
+  async #do(work: Work, place?: MailPlace): Promise<void> {
     const next = await this.#options.work(work, place).catch(() => undefined);
-    end();
-    if (next?.first === undefined) return next;
-    this.#serve();
-    const { place: own } = next.first;
-    return this.#do(next, () => own.release(), own);
+    if (work.test) this.#tests -= 1;
+    else if (work.step === 'account') this.#accounts -= 1;
+    if (next?.first !== undefined) {
+      this.#serve();
+      return this.#do(next, place);
+    }
+    // The slot is free before the place, which the next account may take.
+    this.#inWork.delete(work.requestId);
+    place?.release();
+    this.put(next === undefined ? [] : [next]);
   }
 }
 

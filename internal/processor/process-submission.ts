@@ -11,13 +11,13 @@ import { finish, giveBack, settle, type Attempt, type VerdictTools } from './app
 import { Claim } from './claim.ts';
 import { createAccount, type CreateTools } from './create-account.ts';
 import { classOfError, failed, type Verdict } from './failures.ts';
-import { FirstMail, type FirstMailTools } from './first-mail.ts';
+import { FirstMail } from './first-mail.ts';
 import type { Holds } from './follow-holds.ts';
 import { CRASHES_ALONE, CRASH_APART_MS, MAX_CRASHES } from './limits.ts';
 import type { Work } from './line.ts';
-import { mailApplicant } from './mail-applicant.ts';
+import { mailApplicant, type MailTools } from './mail-applicant.ts';
 
-export interface AttemptTools extends VerdictTools, CreateTools, FirstMailTools {
+export interface AttemptTools extends VerdictTools, CreateTools, MailTools {
   readonly attempts: ProcessorMetrics['attempts'];
   readonly requeued: ProcessorMetrics['reconcileRequeued'];
   readonly holds: Holds;
@@ -82,7 +82,7 @@ export async function processSubmission(
       return next(stepOf[record.state]);
     }
     const links = [work.traceparent];
-    const firstMail = new FirstMail(record, tools);
+    const firstMail = new FirstMail(record, place !== undefined, tools);
     const verdict = await inSpan(
       { ...spanOf(attempt), startedAt, links, parent: record.traceparent },
       async (span) => {

@@ -12,7 +12,7 @@ export interface Workers {
   readonly close: () => void;
 }
 
-type OfProcess = Omit<AttemptTools, 'waitForDatabase' | 'closed' | 'placeFor'>;
+type OfProcess = Omit<AttemptTools, 'waitForDatabase' | 'closed'>;
 
 export function createWorkers(options: {
   readonly slots: number;
@@ -28,9 +28,8 @@ export function createWorkers(options: {
   const closing = new AbortController();
   const ofWorkers = { waitForDatabase: () => outage.wait(), closed: closing.signal };
   const both: BothTools = {
-    live: { ...tools, ...ofWorkers, placeFor: (partnerId) => line.placeFor(partnerId) },
-    // Tests have no places.
-    test: { ...testTools, ...ofWorkers, placeFor: () => undefined },
+    live: { ...tools, ...ofWorkers },
+    test: { ...testTools, ...ofWorkers },
   };
   const work = async (wanted: Work, place?: MailPlace): Promise<Work | undefined> => {
     try {
