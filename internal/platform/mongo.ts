@@ -85,7 +85,7 @@ function withoutOurOptions(uri: string): string {
 }
 
 /** Aborts what the deadline left behind. One instance, because each new error costs a stack. */
-const WRITE_OVER = new Error('the write took too long');
+const WRITE_TIMED_OUT = new Error('the write took too long');
 export interface UpdateItem {
   readonly q: Document;
   readonly u: Document;
@@ -182,7 +182,7 @@ async function writeTogether(
     const reply = error.result;
     return { n: Number(reply['n']), writeErrors: reply['writeErrors'] ?? [], durable: false };
   } finally {
-    over.abort(WRITE_OVER);
+    over.abort(WRITE_TIMED_OUT);
   }
 }
 

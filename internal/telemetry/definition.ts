@@ -88,17 +88,17 @@ type Made<D> =
         ? { readonly observe: (...values: [...Chosen<Labels>, value: number]) => void }
         : never;
 
-export type MadeFrom<Table> = { readonly [Name in keyof Table]: Made<Table[Name]> };
+export type MetricsOf<Table> = { readonly [Name in keyof Table]: Made<Table[Name]> };
 
 export function make<Table extends Readonly<Record<string, Definition>>>(
   table: Table,
   registry: Registry,
-): MadeFrom<Table> {
+): MetricsOf<Table> {
   const made = Object.entries(table).map(([key, definition]) => [
     key,
     makeOne(definition, registry),
   ]);
-  return Object.fromEntries(made) as MadeFrom<Table>;
+  return Object.fromEntries(made) as MetricsOf<Table>;
 }
 
 function makeOne(definition: Definition, registry: Registry): Counter | Gauge | Histogram {

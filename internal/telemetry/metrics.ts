@@ -18,7 +18,7 @@ import {
   make,
   openValues,
   valuesOf,
-  type MadeFrom,
+  type MetricsOf,
 } from './definition.ts';
 
 /** The alert promises 1 s; an accept takes 2 s at most by default. */
@@ -330,10 +330,10 @@ export const definitions = {
   console: ofProcess,
 };
 
-export type IngestMetrics = MadeFrom<typeof ingestMetrics>;
-export type ProcessorMetrics = MadeFrom<typeof processorMetrics>;
-export type ControllerMetrics = MadeFrom<typeof controllerMetrics>;
-export type ConsoleMetrics = MadeFrom<typeof ofProcess>;
+export type IngestMetrics = MetricsOf<typeof ingestMetrics>;
+export type ProcessorMetrics = MetricsOf<typeof processorMetrics>;
+export type ControllerMetrics = MetricsOf<typeof controllerMetrics>;
+export type ConsoleMetrics = MetricsOf<typeof ofProcess>;
 
 export const createIngestMetrics = (registry: Registry): IngestMetrics =>
   make(ingestMetrics, registry);
