@@ -1,12 +1,11 @@
 /** `find` and `export`: requests by applicant, partner, state and time. */
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { recordJson } from '../view/record.ts';
-import { rowOf, searchInWords, tallyOf, type FoundRow, type Tally } from '../view/search.ts';
-import { utcSeconds } from '../view/times.ts';
+import { rowOf, searchInWords, tallyOf, type Tally } from '../view/search.ts';
 import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { UsageError } from './options.ts';
 import { FIND_DEFAULT } from './limits.ts';
-import { headed } from './lists.ts';
+import { FOUND, headed, type Column } from './lists.ts';
 
 const filters = [
   'email',
@@ -85,17 +84,7 @@ async function findRequests(call: Call): Promise<ExitCode> {
   return EXIT.ok;
 }
 
-const FOUND: Parameters<typeof headed<FoundRow>>[0] = [
-  ['REQUEST', ({ requestId }) => requestId],
-  ['RECEIVED (UTC)', ({ receivedAt }) => utcSeconds(receivedAt)],
-  ['STATE', ({ state }) => state],
-  ['PARTNER', ({ partner }) => partner],
-  ['E-MAIL', ({ email }) => email],
-  ['EIN', ({ ein }) => ein],
-  ['WHY', ({ why }) => why],
-];
-
-const COUNTED: Parameters<typeof headed<Tally>>[0] = [
+const COUNTED: readonly Column<Tally>[] = [
   ['COUNT', ({ count }) => String(count)],
   ['PARTNER', ({ partner }) => partner],
   ['STATE', ({ state }) => state],

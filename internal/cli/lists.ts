@@ -9,11 +9,12 @@ import {
   partnersView,
   switchedOffBy,
 } from '../view/partners.ts';
+import type { FoundRow } from '../view/search.ts';
 import { fromNow, utcSeconds } from '../view/times.ts';
 import { EXIT, type Call, type Command } from './command.ts';
 
 /** A header, and the cell below it. */
-type Column<T> = readonly [string, (row: T, now: Date) => string];
+export type Column<T> = readonly [string, (row: T, now: Date) => string];
 
 /** A table with headers; a column without any value is left out. */
 export function headed<T>(columns: readonly Column<T>[], rows: readonly T[], now: Date): string {
@@ -33,6 +34,16 @@ export function forPrograms(model: object): Record<string, unknown> {
     ]),
   );
 }
+
+export const FOUND: readonly Column<FoundRow>[] = [
+  ['REQUEST', ({ requestId }) => requestId],
+  ['RECEIVED (UTC)', ({ receivedAt }) => utcSeconds(receivedAt)],
+  ['STATE', ({ state }) => state],
+  ['PARTNER', ({ partner }) => partner],
+  ['E-MAIL', ({ email }) => email],
+  ['EIN', ({ ein }) => ein],
+  ['WHY', ({ why }) => why],
+];
 
 interface List<T> extends Pick<Command, 'name' | 'about' | 'details' | 'examples'> {
   readonly options?: Command['options'];

@@ -3,10 +3,10 @@ import { styleText } from 'node:util';
 import { duration, printable, table } from '../platform/terminal.ts';
 import { isAddress, lookUp, lookUpAddress } from '../view/look-up.ts';
 import { requestView, type RequestView, type Tone } from '../view/request.ts';
-import type { FoundRow } from '../view/search.ts';
 import type { Happening } from '../view/timeline.ts';
-import { utc, utcSeconds } from '../view/times.ts';
+import { utc } from '../view/times.ts';
 import { EXIT, foundOr, type Call, type Command, type ExitCode } from './command.ts';
+import { FOUND, headed } from './lists.ts';
 import { requestIdOrAddress } from './options.ts';
 
 export const show: Command = {
@@ -48,7 +48,7 @@ const COLOURS = {
   other: 'yellow',
 } as const satisfies Record<Tone, string>;
 
-function print({ out }: Call, view: RequestView): void {
+function print({ out, clock }: Call, view: RequestView): void {
   const heading = (words: string, more = ''): void =>
     out.line(`\n${styleText('bold', words)}${more}`);
   const { reasons, others, offers } = view;
@@ -70,8 +70,8 @@ function print({ out }: Call, view: RequestView): void {
     out.line(table(offers.map(({ what, command }) => [what, command])));
   }
   if (others.length > 0) {
-    heading('Of the same applicant', ' (UTC)');
-    out.line(table(others.map(otherRow)));
+    heading('Of the same applicant');
+    out.line(headed(FOUND, others, clock.now()));
   }
 }
 
@@ -89,8 +89,4 @@ function happeningRow(
     styleText('dim', before === undefined ? '' : `+${duration(sinceMs)}`),
     what + often,
   ];
-}
-
-function otherRow({ requestId, receivedAt, state, partner, why }: FoundRow): string[] {
-  return [requestId, utcSeconds(receivedAt), state, partner, why].map(printable);
 }

@@ -25,11 +25,6 @@ export interface PartnerCounts {
   readonly rejected: number;
 }
 
-interface Seen {
-  readonly at: Date;
-  readonly values: ReadonlyMap<string, number>;
-}
-
 /** Growth of one series since its pod was read before. */
 interface Growth extends Sample {
   readonly minutes: number;
@@ -46,8 +41,8 @@ const COUNTERS = new Set([
 const FINAL = ['completed', 'rejected', 'undeliverable', 'dead_lettered'];
 
 export class Activity {
-  #seen = new Map<string, Seen>();
   readonly #rounds: Round[] = [];
+  #seen: ReadonlyMap<string, { readonly pod: Pod; readonly at: Date }> = new Map();
 
   /** Oldest first; at most an hour. */
   get rounds(): readonly Round[] {
@@ -55,32 +50,37 @@ export class Activity {
   }
 
   add(pods: readonly Pod[], at: Date): void {
-    const before = this.#seen;
-    const answering = pods.filter(({ answers }) => answers);
-    this.#seen = new Map(answering.map((pod) => [pod.at, { at, values: countersOf(pod) }]));
-    // A pod that misses a round is measured over both when it answers again.
-    for (const { at: name } of pods) {
-      const last = before.get(name);
-      if (last !== undefined && !this.#seen.has(name)) this.#seen.set(name, last);
-    }
-    const grown = answering.flatMap((pod) => growthOf(pod, before.get(pod.at), at));
+    const grown = pods.flatMap((pod) => {
+      const last = this.#seen.get(pod.at);
+      return last === undefined ? [] : growthOf(pod, last.pod, at.getTime() - last.at.getTime());
+    });
+    this.#seen = new Map(
+      pods.flatMap((pod) => {
+        // A pod that misses a round is measured over both when it answers again.
+        const seen = pod.answers ? { pod, at } : this.#seen.get(pod.at);
+        return seen === undefined ? [] : [[pod.at, seen]];
+      }),
+    );
     this.#rounds.push(roundOf(grown, pods, at));
     if (this.#rounds.length > HISTORY_ROUNDS) this.#rounds.shift();
   }
 
   /** Of all rounds together. */
   partners(): ReadonlyMap<string, PartnerCounts> {
-    const sums = new Map<string, PartnerCounts>();
-    for (const { byPartner } of this.#rounds)
-      for (const [partner, { requests, rejected }] of byPartner) {
-        const sum = sums.get(partner) ?? { requests: 0, rejected: 0 };
-        sums.set(partner, {
-          requests: sum.requests + requests,
-          rejected: sum.rejected + rejected,
-        });
-      }
-    return sums;
+    return summed(this.#rounds.flatMap(({ byPartner }) => [...byPartner]));
   }
+}
+
+function summed(counts: readonly (readonly [string, PartnerCounts])[]): Map<string, PartnerCounts> {
+  const sums = new Map<string, PartnerCounts>();
+  for (const [partner, { requests, rejected }] of counts) {
+    const sum = sums.get(partner) ?? { requests: 0, rejected: 0 };
+    sums.set(partner, {
+      requests: sum.requests + requests,
+      rejected: sum.rejected + rejected,
+    });
+  }
+  return sums;
 }
 
 /** The highest of all pods: each counts the whole service, and only the leader has counted. */
@@ -98,20 +98,14 @@ function matches({ labels }: Sample, wanted: object): boolean {
 
 const keyOf = ({ name, labels }: Sample): string => JSON.stringify([name, labels]);
 
-function countersOf({ samples }: Pod): Map<string, number> {
-  return new Map(
-    samples.filter(({ name }) => COUNTERS.has(name)).map((one) => [keyOf(one), one.value]),
-  );
-}
-
-function growthOf({ samples }: Pod, before: Seen | undefined, at: Date): Growth[] {
-  if (before === undefined) return [];
-  const minutes = (at.getTime() - before.at.getTime()) / 60_000;
-  if (minutes <= 0) return [];
+function growthOf({ samples }: Pod, before: Pod, elapsedMs: number): Growth[] {
+  if (elapsedMs <= 0) return [];
+  const minutes = elapsedMs / 60_000;
+  const values = new Map(before.samples.map((one) => [keyOf(one), one.value]));
   return samples
     .filter(({ name }) => COUNTERS.has(name))
     .map((one) => {
-      const last = before.values.get(keyOf(one)) ?? 0;
+      const last = values.get(keyOf(one)) ?? 0;
       // A restarted pod counts from 0.
       return { ...one, minutes, value: one.value >= last ? one.value - last : one.value };
     });
@@ -124,15 +118,15 @@ function roundOf(grown: readonly Growth[], pods: readonly Pod[], at: Date): Roun
   return {
     at,
     answers: rates(grown, 'requests_total', 'status'),
-    finished: Object.fromEntries(
-      Object.entries(rates(grown, 'outcomes_total', 'state')).filter(([state]) =>
-        FINAL.includes(state),
-      ),
+    finished: rates(
+      grown.filter(({ labels: { state = '' } }) => FINAL.includes(state)),
+      'outcomes_total',
+      'state',
     ),
     mails: rates(grown, 'mails_total', 'result'),
     p99Seconds: quantile(grown, 0.99),
     waiting: account === undefined ? undefined : account + (mail ?? 0),
-    byPartner: partnerCounts(grown),
+    byPartner: summed(grown.flatMap(partnerCounts)),
   };
 }
 
@@ -146,20 +140,13 @@ function rates(grown: readonly Growth[], name: string, label: string): Rates {
   return sums;
 }
 
-function partnerCounts(grown: readonly Growth[]): Map<string, PartnerCounts> {
-  const counts = new Map<string, PartnerCounts>();
-  for (const { name, labels, value } of grown) {
-    const { partner = '', status = '', state } = labels;
-    if (partner === '' || value === 0) continue;
-    const asked = name === 'partner_requests_total';
-    const rejected = asked ? ['400', '422'].includes(status) : state === 'rejected';
-    const sum = counts.get(partner) ?? { requests: 0, rejected: 0 };
-    counts.set(partner, {
-      requests: sum.requests + (asked ? value : 0),
-      rejected: sum.rejected + (rejected ? value : 0),
-    });
-  }
-  return counts;
+function partnerCounts({ name, labels, value }: Growth): (readonly [string, PartnerCounts])[] {
+  const { partner = '', status = '', state } = labels;
+  if (partner === '' || value === 0) return [];
+  if (name !== 'partner_requests_total')
+    return [[partner, { requests: 0, rejected: state === 'rejected' ? value : 0 }]];
+  const isRejected = ['400', '422'].includes(status);
+  return [[partner, { requests: value, rejected: isRejected ? value : 0 }]];
 }
 
 /** As Prometheus' histogram_quantile: linear within a bucket. */

@@ -2,7 +2,7 @@
 import { kinds, type Kind } from '../view/check-records.ts';
 import type { PartnerView } from '../view/partners.ts';
 import type { Tally } from '../view/search.ts';
-import { gauge, type Activity, type PartnerCounts, type Round } from './activity.ts';
+import { gauge, type Activity } from './activity.ts';
 import { DEAD_KINDS_SHOWN } from './limits.ts';
 import type { Pod } from './readings.ts';
 
@@ -18,56 +18,27 @@ export interface Problem {
   readonly what: string;
 }
 
-export interface PartnerRow extends PartnerCounts {
-  readonly partner: string;
-  /** Undefined without a request in the last hour. */
-  readonly share: number | undefined;
-  readonly waiting: number;
-  readonly stored: PartnerView | undefined;
-}
-
-export interface NowView {
-  readonly at: Date | undefined;
-  readonly problems: readonly Problem[];
-  readonly last: Round | undefined;
-  /** By step; undefined where no controller has counted. */
-  readonly waiting: {
-    readonly account: number | undefined;
-    readonly mail: number | undefined;
-    readonly onHold: number | undefined;
-    readonly delayed: number | undefined;
-  };
-  readonly oldestSeconds: number | undefined;
-  readonly dead: readonly Tally[];
-  readonly partners: readonly PartnerRow[];
-  readonly pods: readonly Pod[];
-}
-
 const PROCESSES = ['ingest', 'processor', 'controller'];
 const WAITS: Readonly<Record<string, string>> = {
   relay: 'e-mails wait for the relay',
   database: 'work waits for the database',
 };
 
-export function nowView(
-  pods: readonly Pod[],
-  activity: Activity,
-  stored: Stored | undefined,
-): NowView {
+export function nowView(pods: readonly Pod[], activity: Activity, stored: Stored | undefined) {
   const last = activity.rounds.at(-1);
-  const oldest = gauge(pods, 'oldest_waiting_seconds');
   const read = stored !== undefined && 'partners' in stored ? stored : undefined;
   return {
     at: last?.at,
     problems: problemsOf(pods, stored, last !== undefined),
     last,
+    /** By step; undefined where no controller has counted. */
     waiting: {
       account: gauge(pods, 'records', { state: 'recorded' }),
       mail: gauge(pods, 'records', { state: 'account_created' }),
       onHold: gauge(pods, 'records_on_hold'),
       delayed: gauge(pods, 'queue_jobs', { state: 'delayed' }),
     },
-    oldestSeconds: oldest,
+    oldestSeconds: gauge(pods, 'oldest_waiting_seconds'),
     dead: read?.dead.slice(0, DEAD_KINDS_SHOWN) ?? [],
     partners: partnerRows(pods, activity, read?.partners ?? []),
     pods,
@@ -123,11 +94,7 @@ function findingsOf(pods: readonly Pod[]): Problem[] {
   });
 }
 
-function partnerRows(
-  pods: readonly Pod[],
-  activity: Activity,
-  stored: readonly PartnerView[],
-): PartnerRow[] {
+function partnerRows(pods: readonly Pod[], activity: Activity, stored: readonly PartnerView[]) {
   const counts = activity.partners();
   const names = new Set([...stored.map(({ partner }) => partner), ...counts.keys()]);
   return [...names]
@@ -137,7 +104,7 @@ function partnerRows(
         partner,
         requests,
         rejected,
-        // Work of earlier minutes may be decided in this hour.
+        // Undefined without a request in the last hour. Work of earlier minutes may be decided in this hour.
         share: requests === 0 ? undefined : Math.min(1, rejected / requests),
         waiting: gauge(pods, 'partner_records', { partner }) ?? 0,
         stored: stored.find((one) => one.partner === partner),

@@ -41,7 +41,6 @@ export function samplesOf(text: string): Sample[] {
 /** Never rejects: a pod that does not answer is a reading, too. */
 export async function readPod(origin: string): Promise<Pod> {
   const at = new URL(origin).host;
-  const silent = { at, component: '', answers: false, ready: false, warnings: [], samples: [] };
   try {
     const [health, metrics] = await Promise.all([
       textOf(`${origin}/readyz`),
@@ -60,8 +59,13 @@ export async function readPod(origin: string): Promise<Pod> {
       samples,
     };
   } catch {
-    return { ...silent, faults: ['does not answer at its admin port'] };
+    return silentPod(at, 'does not answer at its admin port');
   }
+}
+
+export function silentPod(at: string, fault: string): Pod {
+  const none = { component: '', answers: false, ready: false, warnings: [], samples: [] };
+  return { at, ...none, faults: [fault] };
 }
 
 function sentences(list: unknown): string[] {

@@ -3,29 +3,11 @@ import type { CheckedAccount } from '../account/account-queries.ts';
 import { pause } from '../platform/deadline.ts';
 import type { Clock } from '../platform/clock.ts';
 import type { CheckedRecord } from '../submission/support-queries.ts';
-import { checkRecord, kinds, type Kind, type Weight } from './check-records.ts';
+import { checkRecord, kinds, type Kind } from './check-records.ts';
 import { FINDINGS_LISTED, SECOND_LOOK_MS, SHORTEST_RETENTION_MS } from './limits.ts';
 import type { Reads } from './reads.ts';
 
-export interface Finding {
-  readonly kind: Kind;
-  readonly weight: Weight;
-  /** Continues a sentence that begins with "each". */
-  readonly meaning: string;
-  readonly count: number;
-  /** At most `FINDINGS_LISTED`. */
-  readonly ids: readonly string[];
-}
-
-export interface AuditView {
-  readonly requestsByState: Readonly<Record<string, number>>;
-  readonly accepted: number;
-  readonly accounts: number;
-  readonly accountsReleased: number;
-  readonly accountsWhoseRequestIsPastRetention: number;
-  readonly problems: number;
-  readonly findings: readonly Finding[];
-}
+export type AuditView = Awaited<ReturnType<typeof auditView>>;
 
 interface Suspect {
   readonly kind: Kind;
@@ -43,14 +25,16 @@ export async function auditView(
   clock: Clock,
   since: Date | undefined,
   betweenPages: () => Promise<void> = async () => {},
-): Promise<AuditView> {
+) {
   const { submissions, accounts } = stores;
   const found = new Map<Kind, { count: number; readonly ids: string[] }>();
-  const add = ({ kind, id }: Suspect): void => {
-    const one = found.get(kind) ?? { count: 0, ids: [] };
-    one.count += 1;
-    if (one.count <= FINDINGS_LISTED) one.ids.push(id);
-    found.set(kind, one);
+  const add = (suspects: readonly Suspect[]): void => {
+    for (const { kind, id } of suspects) {
+      const one = found.get(kind) ?? { count: 0, ids: [] };
+      one.count += 1;
+      if (one.count <= FINDINGS_LISTED) one.ids.push(id);
+      found.set(kind, one);
+    }
   };
   const onHold = new Set((await stores.holds.list()).map(({ _id }) => _id));
   const requestsByState: Record<string, number> = {};
@@ -60,44 +44,36 @@ export async function auditView(
       requestsByState[state] = (requestsByState[state] ?? 0) + 1;
       if (httpStatus === 202) count.accepted += 1;
     }
-    const suspects = await checkedTwice(
-      page,
-      (some) => checkRecords(some, onHold, stores, clock),
-      (ids) => submissions.checked(ids),
-    );
-    for (const suspect of suspects) add(suspect);
+    const check = (some: readonly CheckedRecord[]) => checkRecords(some, onHold, stores, clock);
+    add(await checkedTwice(page, check, (ids) => submissions.checked(ids)));
     await betweenPages();
   }
   for await (const page of accounts.checkedPages(since)) {
     count.accounts += page.length;
     count.released += page.filter(({ releasedAt }) => releasedAt !== undefined).length;
-    for (const { _id: id, mail } of page)
-      if ((mail?.possible ?? 0) > 1) add({ kind: 'mailed_twice', id });
-    const suspects = await checkedTwice(
-      page,
-      async (some) => {
-        const { orphans, pastRetention } = await orphansOf(some, stores, clock);
-        count.pastRetention += pastRetention;
-        return orphans;
-      },
-      (ids) => accounts.checked('_id', ids),
-    );
-    for (const suspect of suspects) add(suspect);
+    const mailedTwice = page.filter(({ mail }) => (mail?.possible ?? 0) > 1);
+    add(mailedTwice.map(({ _id: id }) => ({ kind: 'mailed_twice', id })));
+    const check = async (some: readonly CheckedAccount[]): Promise<Suspect[]> => {
+      const { orphans, pastRetention } = await orphansOf(some, stores, clock);
+      count.pastRetention += pastRetention;
+      return orphans;
+    };
+    add(await checkedTwice(page, check, (ids) => accounts.checked('_id', ids)));
     await betweenPages();
   }
-  const findings = [...found].map(([kind, one]): Finding => {
+  const findings = [...found].map(([kind, one]) => {
     const [weight, meaning] = kinds[kind];
     return { kind, weight, meaning, ...one };
   });
+  const problems = findings.filter(({ weight }) => weight === 'problem');
   return {
     requestsByState,
     accepted: count.accepted,
     accounts: count.accounts,
     accountsReleased: count.released,
     accountsWhoseRequestIsPastRetention: count.pastRetention,
-    problems: findings
-      .filter(({ weight }) => weight === 'problem')
-      .reduce((sum, one) => sum + one.count, 0),
+    problems: problems.reduce((sum, one) => sum + one.count, 0),
+    /** Each has at most `FINDINGS_LISTED` ids. */
     findings,
   };
 }

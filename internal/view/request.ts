@@ -8,12 +8,12 @@ import type { Applicant, SubmissionRecord } from '../submission/submission.ts';
 import { OTHERS_LISTED } from './limits.ts';
 import type { FoundSubmission } from './look-up.ts';
 import { maskApplicant } from './mask.ts';
-import { nextStep, offersFor, waitsFor, type Offer } from './next.ts';
+import { nextStep, offersFor, waitsFor } from './next.ts';
 import { errorOf } from './reasons.ts';
 import { accountJson, bodyInWords, recordJson, sentInWords, traceIdOf } from './record.ts';
 import type { Reads } from './reads.ts';
-import { rowOf, type FoundRow } from './search.ts';
-import { mailsInWords, timeline, type Happening } from './timeline.ts';
+import { rowOf } from './search.ts';
+import { mailsInWords, timeline } from './timeline.ts';
 import { fromNow, utc, utcSeconds } from './times.ts';
 
 export interface Fact {
@@ -24,33 +24,14 @@ export interface Fact {
 /** `good` ended as it should, `bad` needs an operator, `other` needs the partner. */
 export type Tone = 'good' | 'open' | 'bad' | 'other';
 
-export interface RequestView {
-  readonly requestId: string;
-  readonly state: State;
-  /** Of the state, in words. */
-  readonly meaning: string;
-  readonly tone: Tone;
-  readonly facts: readonly Fact[];
-  readonly reasons: readonly {
-    readonly field: string;
-    readonly code: string;
-    readonly message: string;
-  }[];
-  readonly timeline: readonly Happening[];
-  readonly next: string;
-  readonly offers: readonly Offer[];
-  /** Of the same e-mail address or EIN, newest first; at most `OTHERS_LISTED` of each. */
-  readonly others: readonly FoundRow[];
-  /** The same for programs. */
-  readonly json: Readonly<Record<string, unknown>>;
-}
+export type RequestView = Awaited<ReturnType<typeof requestView>>;
 
 /** `reveal` must have been noted in the trail. */
 export async function requestView(
   record: FoundSubmission,
   reads: Pick<Reads, 'submissions' | 'accounts' | 'holds' | 'trail'>,
   { now, reveal }: { readonly now: Date; readonly reveal: boolean },
-): Promise<RequestView> {
+) {
   const [account, onHold, actions, others] = await Promise.all([
     reads.accounts.find('requestId', record._id),
     record.partnerId !== undefined && reads.holds.isSet(record.partnerId),
@@ -65,6 +46,7 @@ export async function requestView(
   return {
     requestId: record._id,
     state: record.state,
+    /** Of the state. */
     meaning: cardOf(record.state)?.meaning ?? 'a state that this version does not know',
     tone: toneOf(record.state),
     facts: factsOf(record, account, { now, reveal, waits }),
@@ -76,7 +58,9 @@ export async function requestView(
     timeline: happenings,
     next,
     offers,
+    /** Of the same e-mail address or EIN, newest first; at most `OTHERS_LISTED` of each. */
     others: others.map((one) => rowOf(one, reveal)),
+    /** The same for programs. */
     json: {
       ...recordJson(record, reveal),
       ...defined({

@@ -8,18 +8,10 @@ import { maskApplicant } from './mask.ts';
 import { errorOf } from './reasons.ts';
 import type { Reads } from './reads.ts';
 
-export interface FoundRow {
-  readonly requestId: string;
-  readonly receivedAt: Date;
-  readonly state: string;
-  readonly partner: string;
-  readonly email: string;
-  readonly ein: string;
-  readonly why: string;
-}
+export type FoundRow = ReturnType<typeof rowOf>;
 
 /** `reveal` must have been noted in the trail. */
-export function rowOf(record: SubmissionRecord, reveal: boolean): FoundRow {
+export function rowOf(record: SubmissionRecord, reveal: boolean) {
   const { email = '', ein = '' } = maskApplicant(record.applicant ?? {}, reveal);
   return {
     requestId: record._id,
@@ -50,22 +42,19 @@ export function searchInWords(
   return words.length === 0 ? undefined : [command, ...words].join(' ');
 }
 
-export interface FoundPage {
-  readonly rows: readonly FoundRow[];
-  /** Where the next page begins; undefined on the last one. */
-  readonly next?: string;
-}
-
-/** At most `limit` masked requests, newest first, older than the request `before`. */
+/**
+ * At most `limit` masked requests, newest first, older than the request `before`. `next` is where
+ * the next page begins, undefined on the last one.
+ */
 export async function foundPage(
   search: Search,
   { submissions }: Pick<Reads, 'submissions'>,
   { limit, before }: { readonly limit: number; readonly before?: string | undefined },
-): Promise<FoundPage> {
+) {
   const found = await submissions.newest({ ...search, ...defined({ before }) }, limit + 1);
   const shown = found.slice(0, limit);
-  const last = found.length > limit ? shown.at(-1)?._id : undefined;
-  return { rows: shown.map((record) => rowOf(record, false)), ...defined({ next: last }) };
+  const next = found.length > limit ? shown.at(-1)?._id : undefined;
+  return { rows: shown.map((record) => rowOf(record, false)), next };
 }
 
 export interface Tally {
