@@ -220,7 +220,7 @@ describe('the chart', () => {
 
   test('probes, start command and grace period are right for each process', async () => {
     const objects = await render(production);
-    for (const component of COMPONENTS) {
+    for (const component of [...COMPONENTS, 'console']) {
       const { spec } = one(objects, 'Deployment', `-${component}`)['spec'].template as Json;
       const container = spec['containers'][0] as Json;
       expect(container['livenessProbe'].httpGet.path).toBe('/livez');
