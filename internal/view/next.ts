@@ -18,29 +18,43 @@ export interface Circumstances {
 
 const PROGRAM = 'partner-ingest';
 
-/** Undefined if nothing is left to do. */
+/** What an open request waits for, and what follows. */
 export function waitsFor(
   record: FoundSubmission,
   { now, onHold }: Circumstances,
-): string | undefined {
-  const { state, dueAt, partnerId } = record;
+): { readonly waits: string; readonly next: string } | undefined {
+  const { _id: id, state, dueAt, partnerId } = record;
   if (!isOpen(state)) return undefined;
-  if (onHold) return `"partner release": partner ${partnerId} is on hold`;
+  if (onHold)
+    return {
+      waits: `"partner release": partner ${partnerId} is on hold`,
+      next: `${partnerId} is on hold: "${PROGRAM} partner release ${partnerId}" lets it go on`,
+    };
   const until = claimEnd(record, now);
-  if (until !== undefined) return 'the worker that has it';
-  if (dueAt === undefined) return 'nothing, so nobody looks at it';
-  return dueAt <= now ? 'a free processor' : `its next attempt ${fromNow(dueAt, now)}`;
+  if (until !== undefined)
+    return {
+      waits: 'the worker that has it',
+      next: `a processor is working on it, until ${utc(until)} UTC or longer; if it dies, another takes it then`,
+    };
+  if (dueAt === undefined)
+    return {
+      waits: 'nothing, so nobody looks at it',
+      next: `something is wrong: an open request without a time to look at it; run "${PROGRAM} audit"`,
+    };
+  return dueAt <= now
+    ? {
+        waits: 'a free processor',
+        next: `it is due, and a processor takes it by itself; if none does, see "${PROGRAM} audit"`,
+      }
+    : {
+        waits: `its next attempt ${fromNow(dueAt, now)}`,
+        next: `a processor takes it by itself ${fromNow(dueAt, now)}; "${PROGRAM} retry ${id}" makes it due now`,
+      };
 }
 
-export function nextStep(
-  record: FoundSubmission,
-  account: Account | undefined,
-  { now, onHold }: Circumstances,
-): string {
-  const { _id: id, state, dueAt, partnerId } = record;
-  if (onHold && isOpen(state)) {
-    return `${partnerId} is on hold: "${PROGRAM} partner release ${partnerId}" lets it go on`;
-  }
+/** Of a request that is not open. */
+export function nextStep(record: FoundSubmission, account: Account | undefined): string {
+  const { _id: id, state } = record;
   if (record.erasedAt !== undefined)
     return 'nothing: its personal data is gone, and with it what could be worked on';
   if (record.test && !isOpen(state)) return 'nothing: it is a test';
@@ -49,17 +63,6 @@ export function nextStep(
     return `the link has been used, so the e-mail arrived: "${PROGRAM} retry ${id}" completes it and mails nothing`;
   }
   switch (state) {
-    case 'recorded':
-    case 'account_created': {
-      if (dueAt === undefined)
-        return `something is wrong: an open request without a time to look at it; run "${PROGRAM} audit"`;
-      const until = claimEnd(record, now);
-      if (until !== undefined)
-        return `a processor is working on it, until ${utc(until)} UTC or longer; if it dies, another takes it then`;
-      return dueAt <= now
-        ? `it is due, and a processor takes it by itself; if none does, see "${PROGRAM} audit"`
-        : `a processor takes it by itself ${fromNow(dueAt, now)}; "${PROGRAM} retry ${id}" makes it due now`;
-    }
     case 'completed':
       if (account?.releasedAt !== undefined)
         return 'nothing: the account was released; the partner may apply again';
@@ -79,6 +82,8 @@ export function nextStep(
       return 'the partner uses a valid key and sends the application again';
     case 'withdrawn':
       return 'the partner sends it again, as its 500 said';
+    case 'recorded':
+    case 'account_created':
     default:
       return 'this version does not know the state: use the version that wrote it';
   }

@@ -40,8 +40,10 @@ export async function requestView(
   ]);
   const circumstances = { now, onHold };
   const happenings = timeline(record, account, actions);
-  const waits = waitsFor(record, circumstances);
-  const next = nextStep(record, account, circumstances);
+  const { waits, next } = waitsFor(record, circumstances) ?? {
+    waits: undefined,
+    next: nextStep(record, account),
+  };
   const offers = offersFor(record, account, circumstances);
   return {
     requestId: record._id,
