@@ -21,95 +21,63 @@ const namespace = z
   .string()
   .regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, 'It must be the name of a Kubernetes namespace.');
 
-const fixedOptions = {
-  json: { flags: '--json', about: 'JSON for programs instead of text for people' },
-  reveal: { flags: '--reveal', about: 'personal data in clear; noted in operator_audit' },
-  yes: {
-    flags: '--yes',
-    about: 'do it; without this nothing changes and what would happen is listed',
-  },
-  test: { flags: '--test', about: 'for tests: nothing it submits is real' },
-  count: { flags: '--count', about: 'how many of each kind, instead of a list' },
-  as: {
-    flags: '--as <NAME>',
-    about: 'who you are, for operator_audit (default: $USER, else the account of the system)',
-    schema: text(WHO_MAX),
-  },
-  why: {
-    flags: '--why <TEXT>',
-    about: 'why, for operator_audit: a ticket, a sentence',
-    schema: text(WHY_MAX),
-  },
-  email: {
-    flags: '--email <ADDRESS>',
-    about: 'of the applicant, in any case',
-    schema: fields.email,
-  },
-  ein: { flags: '--ein <DIGITS>', about: 'nine digits; a hyphen is ignored', schema: fields.ein },
-  name: {
-    flags: '--name <TEXT>',
-    about: 'part of the business name, in any case',
-    schema: fields.name,
-  },
-  reason: {
-    flags: '--reason <TEXT>',
-    about: "part of the last error, or the code of a rejection's reason",
-    schema: fields.reason,
-  },
-  rate: {
-    flags: '--rate <N>',
-    about: `at most this many a second (default: ${RATE_DEFAULT})`,
-    schema: count(RATE_MAX),
-  },
-  partner: { flags: '--partner <ID>', about: 'only of this partner', schema: fields.partner },
-  state: {
-    flags: '--state <STATE>',
-    about: 'only in this state',
-    schema: fields.state,
-  },
-  idempotencyKey: {
-    flags: '--idempotency-key <KEY>',
-    about: 'of the request, without quotes; needs --partner',
-    schema: text(TEXT_MAX),
-  },
-  limit: {
-    flags: '--limit <N>',
-    about: `at most this many, up to ${PAGE_MAX}`,
-    schema: count(PAGE_MAX),
-  },
-  request: {
-    flags: '--request <REQUEST_ID>',
-    about: 'the request whose e-mail it is',
-    schema: text(TEXT_MAX),
-  },
-  messageId: {
-    flags: '--message-id <ID>',
-    about: 'Message-ID of the e-mail',
-    schema: text(TEXT_MAX),
-  },
-  status: {
-    flags: '--status <CODE>',
-    about: 'status of the bounce (RFC 3463), such as 5.1.1',
-    schema: status,
-  },
-  namespace: {
-    flags: '--namespace <NAME>',
-    about: 'of the Secret (default: the one the controller watches)',
-    schema: namespace,
-  },
-} as const;
+const flag = (flags: string, about: string) => ({ flags, about });
+const option = <Schema extends z.ZodType>(flags: string, about: string, schema: Schema) => ({
+  flags,
+  about,
+  schema,
+});
 
 /** Relative times count from `now`. */
 export function optionsAt(now: Date) {
   return {
-    ...fixedOptions,
-    since: {
-      flags: '--since <WHEN>',
-      about: 'not older than 30m, 24h, 7d, or a date such as 2026-11-21T09:00Z; UTC',
-      schema: when(now),
-    },
-    until: { flags: '--until <WHEN>', about: 'not newer than that', schema: when(now) },
-  } as const;
+    json: flag('--json', 'JSON for programs instead of text for people'),
+    reveal: flag('--reveal', 'personal data in clear; noted in operator_audit'),
+    yes: flag('--yes', 'do it; without this nothing changes and what would happen is listed'),
+    test: flag('--test', 'for tests: nothing it submits is real'),
+    count: flag('--count', 'how many of each kind, instead of a list'),
+    as: option(
+      '--as <NAME>',
+      'who you are, for operator_audit (default: $USER, else the account of the system)',
+      text(WHO_MAX),
+    ),
+    why: option('--why <TEXT>', 'why, for operator_audit: a ticket, a sentence', text(WHY_MAX)),
+    email: option('--email <ADDRESS>', 'of the applicant, in any case', fields.email),
+    ein: option('--ein <DIGITS>', 'nine digits; a hyphen is ignored', fields.ein),
+    name: option('--name <TEXT>', 'part of the business name, in any case', fields.name),
+    reason: option(
+      '--reason <TEXT>',
+      "part of the last error, or the code of a rejection's reason",
+      fields.reason,
+    ),
+    rate: option(
+      '--rate <N>',
+      `at most this many a second (default: ${RATE_DEFAULT})`,
+      count(RATE_MAX),
+    ),
+    partner: option('--partner <ID>', 'only of this partner', fields.partner),
+    state: option('--state <STATE>', 'only in this state', fields.state),
+    idempotencyKey: option(
+      '--idempotency-key <KEY>',
+      'of the request, without quotes; needs --partner',
+      text(TEXT_MAX),
+    ),
+    limit: option('--limit <N>', `at most this many, up to ${PAGE_MAX}`, count(PAGE_MAX)),
+    request: option('--request <REQUEST_ID>', 'the request whose e-mail it is', text(TEXT_MAX)),
+    messageId: option('--message-id <ID>', 'Message-ID of the e-mail', text(TEXT_MAX)),
+    status: option('--status <CODE>', 'status of the bounce (RFC 3463), such as 5.1.1', status),
+    namespace: option(
+      '--namespace <NAME>',
+      'of the Secret (default: the one the controller watches)',
+      namespace,
+    ),
+    since: option(
+      '--since <WHEN>',
+      'not older than 30m, 24h, 7d, or a date such as 2026-11-21T09:00Z; UTC',
+      when(now),
+    ),
+    until: option('--until <WHEN>', 'not newer than that', when(now)),
+  };
 }
 
 type Options = ReturnType<typeof optionsAt>;
