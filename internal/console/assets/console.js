@@ -7,7 +7,9 @@ let paused = false;
 function addOwnTimes() {
   for (const time of document.querySelectorAll('time:not([data-own])')) {
     time.dataset.own = 'true';
-    time.append(` (${own.format(new Date(time.dateTime))})`);
+    const small = document.createElement('small');
+    small.textContent = ` (${own.format(new Date(time.dateTime))})`;
+    time.append(small);
   }
 }
 
