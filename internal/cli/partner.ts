@@ -1,5 +1,4 @@
 /** `partner hold|release` and `partner disable|enable`: two flags of a partner, each set and cleared. */
-import { defined } from '../platform/defined.ts';
 import { reactivation, secretsSwitchingOff } from '../view/partners.ts';
 import type { Command, Desk } from './command.ts';
 import { partner } from './options.ts';
@@ -12,11 +11,7 @@ interface Word extends Pick<Command, 'about' | 'details' | 'examples'> {
   /** Continues a sentence that begins with the partner. */
   readonly done: string;
   readonly already: string;
-  /** A mistyped name would be flagged in vain. */
-  readonly sets: boolean;
   act(desk: Desk, partnerId: string): Promise<boolean>;
-  /** Secrets that make keys inactive as well. */
-  inactiveBy?(desk: Desk, partnerId: string, now: Date): Promise<readonly string[]>;
 }
 
 const words: readonly Word[] = [
@@ -29,7 +24,6 @@ const words: readonly Word[] = [
     result: 'held',
     done: ' on hold: a processor that works on a request of it stops within five seconds; new requests are accepted and wait',
     already: 'is on hold already',
-    sets: true,
     act: (desk, partnerId) => desk.holds.set(partnerId, desk.trail.by),
   },
   {
@@ -40,7 +34,6 @@ const words: readonly Word[] = [
     result: 'released',
     done: ' released: processors go on with its work within half a minute',
     already: 'is not on hold',
-    sets: false,
     act: (desk, partnerId) => desk.holds.clear(partnerId, desk.trail.by),
   },
   {
@@ -52,9 +45,7 @@ const words: readonly Word[] = [
     result: 'disabled',
     done: 'is disabled: each ingest that reaches MongoDB answers its keys 403 within a second; what it sent before is still worked on',
     already: 'is disabled already',
-    sets: true,
     act: (desk, partnerId) => desk.keys.disable(partnerId, desk.trail.by),
-    inactiveBy: () => Promise.resolve([]),
   },
   {
     name: 'enable',
@@ -65,10 +56,7 @@ const words: readonly Word[] = [
     result: 'enabled',
     done: 'is enabled: each ingest that reaches MongoDB knows it within a second',
     already: 'is not disabled',
-    sets: false,
     act: (desk, partnerId) => desk.keys.enable(partnerId, desk.trail.by),
-    inactiveBy: async (desk, partnerId, now) =>
-      secretsSwitchingOff(await desk.keys.list(partnerId), now),
   },
 ];
 
@@ -81,9 +69,12 @@ export const partnerFlags: readonly Command[] = words.map((word) =>
     atOnce: true,
     select: async ({ desk, positionals, clock, out }) => {
       const [partnerId = ''] = positionals;
-      if (word.sets && (await desk.keys.list(partnerId)).length === 0)
+      const keys = await desk.keys.list(partnerId);
+      // A mistyped name would be flagged in vain.
+      if (['hold', 'disable'].includes(word.name) && keys.length === 0)
         out.note(`no key of ${partnerId} is known: is that its name?`);
-      return { partnerId, inactiveBy: await word.inactiveBy?.(desk, partnerId, clock.now()) };
+      const isEnabled = word.name === 'enable';
+      return { partnerId, inactiveBy: isEnabled ? secretsSwitchingOff(keys, clock.now()) : [] };
     },
     plan: () => ({ to: word.result }),
     act: async ([one], { desk }) => ((await word.act(desk, one!.partnerId)) ? 1 : 0),
@@ -92,12 +83,12 @@ export const partnerFlags: readonly Command[] = words.map((word) =>
       about: { partnerId },
       done: `${partnerId} ${word.done}`,
       unchanged: word.already,
-      notes: inactiveBy?.map(reactivation) ?? [],
+      notes: inactiveBy.map(reactivation),
       json: {
         done: {
           partner: partnerId,
           result: word.result,
-          ...defined({ inactive_by: inactiveBy }),
+          ...(['disable', 'enable'].includes(word.name) ? { inactive_by: inactiveBy } : {}),
         },
       },
     }),
@@ -106,5 +97,6 @@ export const partnerFlags: readonly Command[] = words.map((word) =>
 
 interface Partner {
   readonly partnerId: string;
-  readonly inactiveBy: readonly string[] | undefined;
+  /** Secrets that make keys inactive as well. */
+  readonly inactiveBy: readonly string[];
 }
