@@ -1,4 +1,5 @@
 /** The search form: its fields as typed, and the search they ask for. */
+import { z } from 'zod';
 import type { Search } from '../submission/support-queries.ts';
 import { fields, when } from '../view/search-fields.ts';
 
@@ -14,25 +15,29 @@ export function readForm(
   asked: Asked,
   now: Date,
 ): { readonly search?: Search; readonly faults: Readonly<Record<string, string>> } {
-  const rules = { ...fields, since: when(now), until: when(now) };
-  const faults: Record<string, string> = {};
-  const search: Record<string, unknown> = {};
-  for (const [name, rule] of Object.entries(rules)) {
-    const value = asked[name]?.trim() ?? '';
-    if (value === '') continue;
-    const parsed = rule.safeParse(value);
-    if (parsed.success) search[name] = parsed.data;
-    else faults[name] = parsed.error.issues[0]?.message ?? 'It cannot be used.';
-  }
-  if (Object.keys(faults).length > 0) return { faults };
-  return Object.keys(search).length === 0 ? { faults: { id: NONE } } : { search, faults };
+  const form = z.object({ ...fields, since: when(now), until: when(now) }).partial();
+  const { success, data, error } = form.safeParse(Object.fromEntries(given(asked)));
+  if (!success)
+    return {
+      faults: Object.fromEntries(error.issues.map(({ path, message }) => [path.join(), message])),
+    };
+  return Object.keys(data).length === 0
+    ? { faults: { id: NONE } }
+    : { search: data as Search, faults: {} };
+}
+
+/** The fields that were filled in. */
+function given(asked: Asked): [string, string][] {
+  return Object.entries(asked).flatMap(([name, value = '']): [string, string][] =>
+    value.trim() === '' ? [] : [[name, value.trim()]],
+  );
 }
 
 /** What the page may repeat, and the names of the fields that it hides. */
 export function shownAgain(asked: Asked): { readonly asked: Asked; readonly hidden: string[] } {
-  const given = Object.entries(asked).filter(([, value]) => (value?.trim() ?? '') !== '');
+  const all = given(asked);
   return {
-    asked: Object.fromEntries(given.filter(([name]) => !PERSONAL.includes(name))),
-    hidden: given.map(([name]) => name).filter((name) => PERSONAL.includes(name)),
+    asked: Object.fromEntries(all.filter(([name]) => !PERSONAL.includes(name))),
+    hidden: all.map(([name]) => name).filter((name) => PERSONAL.includes(name)),
   };
 }
