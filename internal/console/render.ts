@@ -99,9 +99,13 @@ export type Show = (
   model: { readonly title: string; readonly status?: number } & Readonly<Record<string, unknown>>,
 ) => FastifyReply;
 
-export interface Messages {
-  show(request: FastifyRequest, reply: FastifyReply, status: number, words: string): FastifyReply;
-}
+/** Shows a page of one sentence. */
+export type Say = (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  status: number,
+  words: string,
+) => FastifyReply;
 
 /** `contextOf` says who asks. */
 export function pages(contextOf: (request: FastifyRequest) => Context): Show {

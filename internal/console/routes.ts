@@ -16,7 +16,7 @@ import { FOUND_PAGE, PARTNER_SHOWN_MS, SEARCHES_A_MINUTE, TRAIL_PAGE } from './l
 import { nowView, type Stored } from './now.ts';
 import type { Person } from './person.ts';
 import type { Pod } from './readings.ts';
-import type { Messages, Show } from './render.ts';
+import type { Say, Show } from './render.ts';
 import { readForm, shownAgain, type Asked } from './search-form.ts';
 import { Seal } from './seal.ts';
 
@@ -33,7 +33,7 @@ interface Parts {
   readonly desk: Desk;
   readonly clock: Clock;
   readonly show: Show;
-  readonly messages: Messages;
+  readonly say: Say;
   readonly who: (request: FastifyRequest) => Person;
 }
 
@@ -111,7 +111,7 @@ function addFind(app: FastifyInstance, parts: Parts): void {
 }
 
 function addRequest(app: FastifyInstance, parts: Parts): void {
-  const { desk, clock, show, messages } = parts;
+  const { desk, clock, show, say } = parts;
   const find = (request: FastifyRequest) =>
     lookUp((request.params as { id: string }).id, desk.reads, clock.now());
   const page = async (
@@ -131,7 +131,7 @@ function addRequest(app: FastifyInstance, parts: Parts): void {
   app.get('/requests/:id', async (request, reply) => {
     const found = await find(request);
     return 'missing' in found
-      ? messages.show(request, reply, 404, found.missing)
+      ? say(request, reply, 404, found.missing)
       : page(request, reply, found, { reveal: false });
   });
   app.post(
@@ -141,10 +141,10 @@ function addRequest(app: FastifyInstance, parts: Parts): void {
       const person = parts.who(request);
       if (person.role !== 'support') {
         const words = 'You may see requests masked only; the role "support" may reveal.';
-        return messages.show(request, reply, 403, words);
+        return say(request, reply, 403, words);
       }
       const found = await find(request);
-      if ('missing' in found) return messages.show(request, reply, 404, found.missing);
+      if ('missing' in found) return say(request, reply, 404, found.missing);
       const why = text(WHY_MAX).safeParse((request.body as Form)['why']?.trim());
       if (!why.success) {
         const fault = why.error.issues[0]?.message ?? 'It needs a value.';

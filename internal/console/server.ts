@@ -19,7 +19,7 @@ import type { Logger } from '../platform/log.ts';
 import { isLoopback } from '../platform/loopback.ts';
 import { FORM_BYTES, SEARCHES_A_MINUTE } from './limits.ts';
 import type { Person } from './person.ts';
-import { pages, type Context, type Messages } from './render.ts';
+import { pages, type Context, type Say } from './render.ts';
 import { OidcSignIn, ProviderError, type OidcOptions, type SignIn } from './sign-in.ts';
 import { addRoutes, type Desk } from './routes.ts';
 
@@ -58,20 +58,18 @@ export async function startConsole(
     now: clock.now(),
   });
   const show = pages(contextOf);
-  const messages: Messages = {
-    show: (request, reply, status, message) =>
-      show(request, reply, 'message', { title: TITLES[status] ?? 'Not done', status, message }),
-  };
+  const say: Say = (request, reply, status, message) =>
+    show(request, reply, 'message', { title: TITLES[status] ?? 'Not done', status, message });
   if (oidc === undefined) signIn = everybody;
   else {
-    const login = new OidcSignIn(oidc, { clock, log, messages });
+    const login = new OidcSignIn(oidc, { clock, log, say });
     login.addRoutes(app);
     signIn = login;
   }
-  guard(app, { signIn, messages, oidc: oidc !== undefined });
-  answerErrors(app, options, messages);
+  guard(app, { signIn, say, oidc: oidc !== undefined });
+  answerErrors(app, options, say);
   addAssets(app);
-  addRoutes(app, { ...options, show, messages, who: (request) => signIn.who(request)! });
+  addRoutes(app, { ...options, show, say, who: (request) => signIn.who(request)! });
   await app.listen({ host: listenHost(options.host), port: options.port });
   const address = app.server.address() as AddressInfo;
   return { url: `http://${displayAddress(address)}`, close: () => app.close() };
@@ -131,43 +129,36 @@ const PUBLIC = /^\/(assets\/|login(\/callback)?$)/;
 
 function guard(
   app: FastifyInstance,
-  parts: { readonly signIn: SignIn; readonly messages: Messages; readonly oidc: boolean },
+  parts: { readonly signIn: SignIn; readonly say: Say; readonly oidc: boolean },
 ): void {
   app.addHook('onRequest', async (request, reply) => {
     const [path = ''] = request.url.split('?');
     // A site whose name leads to this loopback could read the pages in a visitor's browser.
     if (!parts.oidc && !isLoopback(request.hostname.replace(/^\[(.*)\]$/, '$1')))
-      return parts.messages.show(
-        request,
-        reply,
-        421,
-        'Open the console by 127.0.0.1 or localhost.',
-      );
+      return parts.say(request, reply, 421, 'Open the console by 127.0.0.1 or localhost.');
     if (PUBLIC.test(path) || parts.signIn.who(request) !== undefined) return undefined;
     if (request.method === 'GET')
       return reply.redirect(`/login?to=${encodeURIComponent(path)}`, 303);
-    return parts.messages.show(request, reply, 401, 'Your session has ended: log in again.');
+    return parts.say(request, reply, 401, 'Your session has ended: log in again.');
   });
-  app.setNotFoundHandler((request, reply) => parts.messages.show(request, reply, 404, NO_PAGE));
+  app.setNotFoundHandler((request, reply) => parts.say(request, reply, 404, NO_PAGE));
 }
 
-function answerErrors(app: FastifyInstance, options: ConsoleOptions, messages: Messages): void {
+function answerErrors(app: FastifyInstance, options: ConsoleOptions, say: Say): void {
   const { log, databaseFault } = options;
   app.setErrorHandler<Partial<FastifyError> & Error>((error, request, reply) => {
+    const { statusCode: status = 500, code = '' } = error;
     const fault =
       error instanceof ProviderError
         ? `The OpenID provider cannot be asked (${error.message}).`
         : databaseFault(error);
-    if (fault !== undefined) return messages.show(request, reply, 503, fault);
-    const { statusCode: status = 500, code } = error;
-    if (code?.startsWith('FST_CSRF'))
-      return messages.show(request, reply, 403, 'The form has expired: open its page again.');
-    if (status === 429)
-      return messages.show(request, reply, 429, 'Wait a minute, then search again.');
-    if (status < 500)
-      return messages.show(request, reply, status, 'The console cannot use this request.');
+    if (fault !== undefined) return say(request, reply, 503, fault);
+    if (code.startsWith('FST_CSRF'))
+      return say(request, reply, 403, 'The form has expired: open its page again.');
+    if (status === 429) return say(request, reply, 429, 'Wait a minute, then search again.');
+    if (status < 500) return say(request, reply, status, 'The console cannot use this request.');
     log.error({ err: error }, 'a page failed');
-    return messages.show(request, reply, 500, 'A fault of the console; its log has more.');
+    return say(request, reply, 500, 'A fault of the console; its log has more.');
   });
 }
 

@@ -5,7 +5,7 @@ import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 import { LOGIN_SECONDS, PROVIDER_TIMEOUT_S, SESSION_SECONDS } from './limits.ts';
 import type { Person, Role } from './person.ts';
-import type { Messages } from './render.ts';
+import type { Say } from './render.ts';
 
 export interface OidcOptions {
   readonly issuer: string;
@@ -49,12 +49,12 @@ interface Until {
 /** Needs `@fastify/cookie` with a secret. */
 export class OidcSignIn implements SignIn {
   readonly #options: OidcOptions;
-  readonly #tools: { readonly clock: Clock; readonly log: Logger; readonly messages: Messages };
+  readonly #tools: { readonly clock: Clock; readonly log: Logger; readonly say: Say };
   readonly #provider: () => Promise<oidc.Configuration>;
 
   constructor(
     options: OidcOptions,
-    tools: { readonly clock: Clock; readonly log: Logger; readonly messages: Messages },
+    tools: { readonly clock: Clock; readonly log: Logger; readonly say: Say },
   ) {
     this.#options = options;
     this.#tools = tools;
@@ -71,7 +71,7 @@ export class OidcSignIn implements SignIn {
     app.get(CALLBACK, (request, reply) => this.#end(request, reply));
     app.post('/logout', { preHandler: app.csrfProtection.bind(app) }, (request, reply) => {
       void reply.clearCookie(SESSION, { path: '/' });
-      return this.#tools.messages.show(request, reply, 200, 'You are logged out of the console.');
+      return this.#tools.say(request, reply, 200, 'You are logged out of the console.');
     });
   }
 
@@ -92,21 +92,21 @@ export class OidcSignIn implements SignIn {
   }
 
   async #end(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-    const { log, messages } = this.#tools;
+    const { log, say } = this.#tools;
     const login = this.#kept<Login>(request, LOGIN);
     void reply.clearCookie(LOGIN, { path: '/' });
     if (login === undefined)
-      return messages.show(request, reply, 400, 'The log-in took too long, or began elsewhere.');
+      return say(request, reply, 400, 'The log-in took too long, or began elsewhere.');
     const claims = await this.#claims(request, login).catch((error: unknown) => {
       log.warn({ reason: reasonOf(error) }, 'a log-in failed');
     });
     if (claims === undefined)
-      return messages.show(request, reply, 400, 'The log-in did not succeed: try again.');
+      return say(request, reply, 400, 'The log-in did not succeed: try again.');
     const [name, role] = [nameOf(claims), roleOf(claims, this.#options)];
     if (role === undefined) {
       log.warn({ operator: name }, 'a person without a role tried to log in');
       const roles = Object.values(this.#options.roles).join(' nor ');
-      return messages.show(request, reply, 403, `${name} has neither the role ${roles}.`);
+      return say(request, reply, 403, `${name} has neither the role ${roles}.`);
     }
     this.#keep(reply, SESSION_SECONDS, { kind: SESSION, name, role });
     log.info({ operator: name, role }, 'logged in');
