@@ -20,7 +20,7 @@ import { isLoopback } from '../platform/loopback.ts';
 import { FORM_BYTES, SEARCHES_A_MINUTE } from './limits.ts';
 import type { Person } from './person.ts';
 import { pages, type Context, type Say } from './render.ts';
-import { OidcSignIn, ProviderError, type OidcOptions, type SignIn } from './sign-in.ts';
+import { oidcSignIn, ProviderError, type OidcOptions, type SignIn } from './sign-in.ts';
 import { addRoutes, type Desk } from './routes.ts';
 
 export interface ConsoleOptions {
@@ -62,7 +62,7 @@ export async function startConsole(
     show(request, reply, 'message', { title: TITLES[status] ?? 'Not done', status, message });
   if (oidc === undefined) signIn = everybody;
   else {
-    const login = new OidcSignIn(oidc, { clock, log, say });
+    const login = oidcSignIn(oidc, { clock, log, say });
     login.addRoutes(app);
     signIn = login;
   }

@@ -46,86 +46,12 @@ interface Until {
   readonly until: number;
 }
 
-/** Needs `@fastify/cookie` with a secret. */
-export class OidcSignIn implements SignIn {
-  readonly #options: OidcOptions;
-  readonly #tools: { readonly clock: Clock; readonly log: Logger; readonly say: Say };
-  readonly #provider: () => Promise<oidc.Configuration>;
+/** Signed, and worth nothing after their time. Needs `@fastify/cookie` with a secret. */
+function cookiesOf(clock: Clock) {
+  const now = (): number => clock.now().getTime();
 
-  constructor(
-    options: OidcOptions,
-    tools: { readonly clock: Clock; readonly log: Logger; readonly say: Say },
-  ) {
-    this.#options = options;
-    this.#tools = tools;
-    this.#provider = providerOf(options);
-  }
-
-  who(request: FastifyRequest): Person | undefined {
-    const session = this.#kept<Session>(request, SESSION);
-    return session && { name: session.name, nameFrom: 'oidc', role: session.role };
-  }
-
-  addRoutes(app: FastifyInstance): void {
-    app.get('/login', (request, reply) => this.#begin(request, reply));
-    app.get(CALLBACK, (request, reply) => this.#end(request, reply));
-    app.post('/logout', { preHandler: app.csrfProtection.bind(app) }, (request, reply) => {
-      void reply.clearCookie(SESSION, { path: '/' });
-      return this.#tools.say(request, reply, 200, 'You are logged out of the console.');
-    });
-  }
-
-  async #begin(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-    const [state, nonce] = [oidc.randomState(), oidc.randomNonce()];
-    const verifier = oidc.randomPKCECodeVerifier();
-    const { to = '/' } = request.query as { to?: string };
-    this.#keep(reply, LOGIN_SECONDS, { kind: LOGIN, state, nonce, verifier, to: ownPath(to) });
-    const target = oidc.buildAuthorizationUrl(await this.#provider(), {
-      redirect_uri: new URL(CALLBACK, this.#options.publicUrl).href,
-      scope: 'openid profile email',
-      state,
-      nonce,
-      code_challenge: await oidc.calculatePKCECodeChallenge(verifier),
-      code_challenge_method: 'S256',
-    });
-    return reply.redirect(target.href, 303);
-  }
-
-  async #end(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-    const { log, say } = this.#tools;
-    const login = this.#kept<Login>(request, LOGIN);
-    void reply.clearCookie(LOGIN, { path: '/' });
-    if (login === undefined)
-      return say(request, reply, 400, 'The log-in took too long, or began elsewhere.');
-    const claims = await this.#claims(request, login).catch((error: unknown) => {
-      log.warn({ reason: reasonOf(error) }, 'a log-in failed');
-    });
-    if (claims === undefined)
-      return say(request, reply, 400, 'The log-in did not succeed: try again.');
-    const [name, role] = [nameOf(claims), roleOf(claims, this.#options)];
-    if (role === undefined) {
-      log.warn({ operator: name }, 'a person without a role tried to log in');
-      const roles = Object.values(this.#options.roles).join(' nor ');
-      return say(request, reply, 403, `${name} has neither the role ${roles}.`);
-    }
-    this.#keep(reply, SESSION_SECONDS, { kind: SESSION, name, role });
-    log.info({ operator: name, role }, 'logged in');
-    return reply.redirect(login.to, 303);
-  }
-
-  async #claims(request: FastifyRequest, login: Login): Promise<Claims | undefined> {
-    const back = new URL(request.url, this.#options.publicUrl);
-    const tokens = await oidc.authorizationCodeGrant(await this.#provider(), back, {
-      pkceCodeVerifier: login.verifier,
-      expectedState: login.state,
-      expectedNonce: login.nonce,
-      idTokenExpected: true,
-    });
-    return tokens.claims();
-  }
-
-  #keep(reply: FastifyReply, seconds: number, content: Session | Login): void {
-    const until = this.#now() + seconds * 1_000;
+  const keep = (reply: FastifyReply, seconds: number, content: Session | Login): void => {
+    const until = now() + seconds * 1_000;
     const text = Buffer.from(JSON.stringify({ ...content, until })).toString('base64url');
     void reply.setCookie(content.kind, text, {
       path: '/',
@@ -135,23 +61,92 @@ export class OidcSignIn implements SignIn {
       signed: true,
       maxAge: seconds,
     });
-  }
+  };
 
-  #kept<T extends Session | Login>(request: FastifyRequest, kind: T['kind']): T | undefined {
+  const kept = <T extends Session | Login>(request: FastifyRequest, kind: T['kind']) => {
     const { valid, value } = request.unsignCookie(request.cookies[kind] ?? '');
     if (!valid) return undefined;
     try {
       const content = JSON.parse(Buffer.from(value, 'base64url').toString()) as T & Until;
       // The signature does not cover the cookie's name.
-      return content.kind === kind && content.until > this.#now() ? content : undefined;
+      return content.kind === kind && content.until > now() ? content : undefined;
     } catch {
       return undefined;
     }
-  }
+  };
 
-  #now(): number {
-    return this.#tools.clock.now().getTime();
-  }
+  return { keep, kept };
+}
+
+export function oidcSignIn(
+  options: OidcOptions,
+  { clock, log, say }: { readonly clock: Clock; readonly log: Logger; readonly say: Say },
+): SignIn & { addRoutes(app: FastifyInstance): void } {
+  const provider = providerOf(options);
+  const { keep, kept } = cookiesOf(clock);
+
+  const begin = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const [state, nonce] = [oidc.randomState(), oidc.randomNonce()];
+    const verifier = oidc.randomPKCECodeVerifier();
+    const { to = '/' } = request.query as { to?: string };
+    keep(reply, LOGIN_SECONDS, { kind: LOGIN, state, nonce, verifier, to: ownPath(to) });
+    const target = oidc.buildAuthorizationUrl(await provider(), {
+      redirect_uri: new URL(CALLBACK, options.publicUrl).href,
+      scope: 'openid profile email',
+      state,
+      nonce,
+      code_challenge: await oidc.calculatePKCECodeChallenge(verifier),
+      code_challenge_method: 'S256',
+    });
+    return reply.redirect(target.href, 303);
+  };
+
+  const claimsOf = async (request: FastifyRequest, login: Login): Promise<Claims | undefined> => {
+    const back = new URL(request.url, options.publicUrl);
+    const tokens = await oidc.authorizationCodeGrant(await provider(), back, {
+      pkceCodeVerifier: login.verifier,
+      expectedState: login.state,
+      expectedNonce: login.nonce,
+      idTokenExpected: true,
+    });
+    return tokens.claims();
+  };
+
+  const end = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const login = kept<Login>(request, LOGIN);
+    void reply.clearCookie(LOGIN, { path: '/' });
+    if (login === undefined)
+      return say(request, reply, 400, 'The log-in took too long, or began elsewhere.');
+    const claims = await claimsOf(request, login).catch((error: unknown) => {
+      log.warn({ reason: reasonOf(error) }, 'a log-in failed');
+    });
+    if (claims === undefined)
+      return say(request, reply, 400, 'The log-in did not succeed: try again.');
+    const [name, role] = [nameOf(claims), roleOf(claims, options)];
+    if (role === undefined) {
+      log.warn({ operator: name }, 'a person without a role tried to log in');
+      const roles = Object.values(options.roles).join(' nor ');
+      return say(request, reply, 403, `${name} has neither the role ${roles}.`);
+    }
+    keep(reply, SESSION_SECONDS, { kind: SESSION, name, role });
+    log.info({ operator: name, role }, 'logged in');
+    return reply.redirect(login.to, 303);
+  };
+
+  return {
+    who: (request) => {
+      const session = kept<Session>(request, SESSION);
+      return session && { name: session.name, nameFrom: 'oidc', role: session.role };
+    },
+    addRoutes: (app) => {
+      app.get('/login', begin);
+      app.get(CALLBACK, end);
+      app.post('/logout', { preHandler: app.csrfProtection.bind(app) }, (request, reply) => {
+        void reply.clearCookie(SESSION, { path: '/' });
+        return say(request, reply, 200, 'You are logged out of the console.');
+      });
+    },
+  };
 }
 
 /** Asked at the first log-in and, while it fails, at each: the console starts without it. */
