@@ -17,7 +17,7 @@ E2E_RESULTS := .run/e2e-results.json
 IMAGE := partner-ingest:dev
 BASE_IMAGE := node:24-bookworm-slim
 
-.PHONY: help run smoke test prepare check unit test-mongodb e2e simulate chaos fuzz drill mutants bench build image release docs lock stores clean
+.PHONY: help run smoke test prepare check unit test-mongodb test-upgrade e2e simulate chaos fuzz drill mutants bench build image release docs lock stores clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -59,6 +59,9 @@ e2e: node_modules ## Install the chart in a cluster and test it there: E2E_KUBEC
 
 test-mongodb: node_modules ## The tests that need a real MongoDB: MONGODB_URI is a replica set, with fail points where enableTestCommands is on
 	@$(JEST) --config test/mongodb/jest.config.ts
+
+test-upgrade: node_modules stores ## Roll ours in beside the version of test/upgrade/base, back and in again under load (BREAK=index|field|keys|job: must be found)
+	@$(NODE) node test/upgrade/run.ts --break "$(BREAK)"
 
 mutants: node_modules ## Break one line at a time and see that its test turns red (DRAW=commit COUNT=10)
 	@mkdir -p .run; $(PREPARE) 'test/(integration|chart)/'

@@ -46,12 +46,17 @@ export interface ServiceProcess {
 export async function startService(
   name: ServiceName,
   environment: Readonly<Record<string, string>>,
-  options: { readonly logFile?: string; readonly compiled?: boolean } = {},
+  options: {
+    readonly logFile?: string;
+    readonly compiled?: boolean;
+    /** The folder of another version. */
+    readonly project?: string;
+  } = {},
 ): Promise<ServiceProcess> {
   const program = options.compiled === true ? `dist/cmd/${name}/main.js` : `cmd/${name}/main.ts`;
   const [command = '', ...args] = await tied([process.execPath, program]);
   const child = spawn(command, args, {
-    cwd: PROJECT,
+    cwd: options.project ?? PROJECT,
     env: {
       PATH: process.env['PATH'],
       NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],

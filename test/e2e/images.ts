@@ -1,10 +1,11 @@
 /** Builds the images that are tested and brings them into the cluster. */
-import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ROOT } from '../../tools/root.ts';
 import { MAILDEV_VERSION } from '../../deploy/local/maildev.ts';
 import { run } from '../../tools/program.ts';
+import { baseCommit, git, sourceOf } from '../support/source-of.ts';
 import type { ClusterTools } from './cluster.ts';
 
 const BUILD_TIMEOUT_MS = 900_000;
@@ -14,7 +15,6 @@ const TAG_LENGTH = 12;
 const ID_PREFIX = 'sha256:';
 const REPOSITORY = 'partner-ingest';
 const MAIL_REPOSITORY = 'partner-ingest-maildev';
-const SOURCES = ['cmd', 'internal', 'package.json', 'package-lock.json', 'Dockerfile'];
 
 export interface Images {
   readonly repository: string;
@@ -66,29 +66,19 @@ async function build(folder: string, repository: string, more: readonly string[]
 async function buildOf(commit: string): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'e2e-earlier-'));
   try {
-    const [source, archive] = [join(folder, 'source'), join(folder, 'source.tar')];
-    await mkdir(source);
-    await git(['archive', '--output', archive, commit]);
-    await run('tar', ['-xf', archive, '-C', source]);
-    return await build(source, REPOSITORY, ['--label', `e2e.earlier=${commit}`]);
+    await sourceOf(commit, folder);
+    return await build(folder, REPOSITORY, ['--label', `e2e.earlier=${commit}`]);
   } finally {
     await rm(folder, { recursive: true });
   }
 }
 
-/** E2E_FROM, else the commit before the last change of the image, else HEAD. */
+/** E2E_FROM, else the commit that `make test-upgrade` begins from. */
 async function earlierCommit(): Promise<string> {
-  const wanted = process.env['E2E_FROM'] ?? '';
-  const changed = await git(['log', '-1', '--format=%H', '--', ...SOURCES]);
-  const name = wanted === '' ? `${changed}^` : wanted;
-  return await git(['rev-parse', '--verify', `${name}^{commit}`]).catch(() => {
-    if (wanted === '') return git(['rev-parse', 'HEAD']);
-    throw new Error(`E2E_FROM=${wanted} is no commit of this repository`);
+  const wanted = process.env['E2E_FROM'] || (await baseCommit());
+  return git(['rev-parse', '--verify', `${wanted}^{commit}`]).catch((cause: unknown) => {
+    throw new Error(`E2E_FROM: this repository has no commit ${wanted}`, { cause });
   });
-}
-
-async function git(args: readonly string[]): Promise<string> {
-  return (await run('git', args, { cwd: ROOT })).out.trim();
 }
 
 async function docker(args: readonly string[], timeoutMs = QUICK_TIMEOUT_MS): Promise<string> {

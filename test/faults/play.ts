@@ -1,7 +1,7 @@
 /** Plays faults in turn under load, waits until every record is final, and runs the audit. */
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { Db } from 'mongodb';
+import type { Db, Filter } from 'mongodb';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { isOpen, openStates, type State } from '../../internal/submission/states.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
@@ -204,7 +204,10 @@ async function untilItGoesOn(world: ChaosWorld, since: number, signal: AbortSign
 export async function settle(
   world: ChaosWorld,
   load: Load,
-  options: Pick<ChaosOptions, 'signal' | 'log'>,
+  options: Pick<ChaosOptions, 'signal' | 'log'> & {
+    /** Only these records; without it all. */
+    readonly among?: Filter<SubmissionRecord>;
+  },
 ): Promise<void> {
   const startedAt = performance.now();
   await load.pause();
@@ -213,7 +216,7 @@ export async function settle(
   let [fewest, last] = [Infinity, ''];
   do {
     const [open, pending] = await Promise.all([
-      requestsOf(world.db).countDocuments({ state: { $in: [...openStates] } }),
+      requestsOf(world.db).countDocuments({ state: { $in: [...openStates] }, ...options.among }),
       world.ingestMetric('partner_ingest_withdrawals_pending'),
     ]).catch(() => [Number.NaN, Number.NaN] as const);
     world.facts.collectMails();

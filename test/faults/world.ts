@@ -20,6 +20,7 @@ import { newApiKey } from '../../internal/partner/api-key.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { startRedisCluster, startRedisSentinel, type RedisSet } from '../support/redis-sets.ts';
 import { startReplicaSet, type Door } from '../support/replica-set/replica-set.ts';
+import { ROOT } from '../../tools/root.ts';
 import { leapingClock } from '../support/leaping-clock.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { Facts } from './facts.ts';
@@ -59,6 +60,9 @@ interface ChaosWorldOptions {
   readonly random: Random;
   readonly onPowerDisks: boolean;
   readonly postgresql: readonly string[];
+  /** The folder of the version that is started first; ours where there is none. */
+  readonly project?: string;
+  readonly slots?: readonly ServiceName[];
   readonly signal: AbortSignal;
   readonly log: (line: string) => void;
 }
@@ -131,7 +135,7 @@ async function open(
   };
   const facts = new Facts(mail);
   const slots: Slot[] = [];
-  for (const name of SLOTS) {
+  for (const name of options.slots ?? SLOTS) {
     const label = `${name}-${slots.filter((other) => other.name === name).length + 1}`;
     const adminPort = await freePort();
     const door = await replicaSet.door();
@@ -147,6 +151,7 @@ async function open(
     });
   }
 
+  let project = options.project ?? ROOT;
   const slotsOf = (name: ServiceName): Slot[] => slots.filter((slot) => slot.name === name);
   /** Starts a process in an empty slot and waits until it is ready. */
   const start = async (slot: Slot, more: Readonly<Record<string, string>> = {}): Promise<void> => {
@@ -155,7 +160,8 @@ async function open(
     const instance = instanceOf(slot);
     const own = { MONGODB_URI: slot.door.url, ADMIN_PORT: String(slot.adminPort) };
     const logFile = join(folder, `${slot.label}.log`);
-    const started = await startService(slot.name, { ...environment, ...more, ...own }, { logFile });
+    const settings = { ...environment, ...more, ...own };
+    const started = await startService(slot.name, settings, { logFile, project });
     slot.process = started;
     void started.exited.then(({ code }) => {
       if (slot.process === started) slot.process = undefined;
@@ -178,6 +184,12 @@ async function open(
     const code = await slot.process?.stop();
     slot.ready = false;
     if ((code ?? 0) !== 0) facts.trouble(`${instanceOf(slot)} ended with ${code} after SIGTERM`);
+  };
+  const replace = async (slot: Slot): Promise<void> => {
+    // As its endpoint is withdrawn.
+    slot.ready = false;
+    await drain(slot);
+    await start(slot);
   };
   opened.push(async () => {
     for (const slot of slots) slot.process?.child.kill('SIGCONT');
@@ -211,6 +223,12 @@ async function open(
     start,
     kill,
     drain,
+    /** Another process follows, of the version that is used now. */
+    replace,
+    /** Processes that start from now on are of the version in that folder. */
+    useVersion: (path: string): void => void (project = path),
+    /** Of the processes, for an operator's command. */
+    environment: { ...environment, MONGODB_URI: mongo.url },
     stop: (slot: Slot, how: 'SIGSTOP' | 'SIGCONT'): void => {
       if (slot.name === 'processor') facts.processorStopped();
       slot.process?.child.kill(how);
@@ -225,12 +243,7 @@ async function open(
       if (url === environment.REDIS_URL) return;
       environment.REDIS_URL = url;
       environment.NODE_EXTRA_CA_CERTS = kind === undefined ? '' : redisSets[kind]!.ca;
-      for (const slot of slots) {
-        // Kubernetes withdraws the endpoint first.
-        slot.ready = false;
-        await drain(slot);
-        await start(slot);
-      }
+      for (const slot of slots) await replace(slot);
     },
     /** Sums a metric over the live ingest processes. */
     ingestMetric: async (name: string): Promise<number> => {

@@ -1,0 +1,43 @@
+/** The two versions: that of the commit in `base`, and ours, which a break may change. */
+import { cp, readFile, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { run } from '../../tools/program.ts';
+import { ROOT } from '../../tools/root.ts';
+import { baseCommit, sourceOf } from '../support/source-of.ts';
+import { breaks, type BreakName } from './breaks.ts';
+import type { Version } from './makers.ts';
+
+const LOCK = 'package-lock.json';
+const SHARED = ['cmd', 'internal', 'package.json', LOCK];
+
+/** Of the commit that `base` names; its packages are ours where its lock file is. */
+export async function baseVersion(parent: string): Promise<Version> {
+  const folder = join(parent, 'base');
+  await sourceOf(await baseCommit(), folder);
+  const lock = (place: string): Promise<string> => readFile(join(place, LOCK), 'utf8');
+  if ((await lock(folder)) === (await lock(ROOT))) await sharePackages(folder);
+  else await run('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: folder });
+  return { name: 'base', folder };
+}
+
+/** A copy of the working tree, with a deliberate break if one is asked for. */
+export async function todaysVersion(
+  parent: string,
+  broken: BreakName | undefined,
+): Promise<Version> {
+  const folder = join(parent, 'today');
+  for (const name of SHARED) await cp(join(ROOT, name), join(folder, name), { recursive: true });
+  await sharePackages(folder);
+  for (const [file, find, replace] of broken === undefined ? [] : breaks[broken].edits) {
+    const text = await readFile(join(folder, file), 'utf8');
+    if (text.split(find).length !== 2) throw new Error(`${file} has not exactly one: ${find}`);
+    await writeFile(
+      join(folder, file),
+      text.replace(find, () => replace),
+    );
+  }
+  return { name: 'today', folder };
+}
+
+const sharePackages = (folder: string): Promise<void> =>
+  symlink(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
