@@ -6,15 +6,19 @@ import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { isDuplicateKey } from '../platform/mongo.ts';
 import { bounded } from '../platform/mongo-read.ts';
+import { newerThan, refuseNewer } from '../platform/newer-version.ts';
 
 export const PARTNER_HOLDS = 'partner_holds';
 export const PARTNERS_DISABLED = 'partners_disabled';
 
 const FLAGGED_MAX = 100_000;
+const FLAGS_SCHEMA = 1;
 
 /** Stays after the flag is cleared, so that an older command's late write does nothing. */
 export interface Flagged {
   readonly _id: string;
+  /** Raised where an older version would misread the rest. */
+  readonly schema?: number;
   readonly isSet: boolean;
   readonly version: number;
   readonly at: Date;
@@ -34,16 +38,19 @@ export abstract class PartnerFlag {
     this.#clock = clock;
   }
 
+  /** Rejects with `NewerVersionError` if one of them is in a newer form. */
   async list(): Promise<Flagged[]> {
-    return this.partners
-      .find({ isSet: true }, bounded)
+    const found = await this.partners
+      .find({ $or: [{ isSet: true }, newerThan(FLAGS_SCHEMA)] }, bounded)
       .sort({ _id: 1 })
       .limit(FLAGGED_MAX)
       .toArray();
+    for (const flagged of found) refuse(flagged);
+    return found;
   }
 
   async isSet(partnerId: string): Promise<boolean> {
-    return (await this.partners.findOne({ _id: partnerId }, bounded))?.isSet ?? false;
+    return (await this.#read(partnerId))?.isSet ?? false;
   }
 
   set(partnerId: string, by: string): Promise<boolean> {
@@ -55,13 +62,19 @@ export abstract class PartnerFlag {
     return this.#change(partnerId, false, by);
   }
 
+  async #read(partnerId: string): Promise<Flagged | null> {
+    const found = await this.partners.findOne({ _id: partnerId }, bounded);
+    if (found !== null) refuse(found);
+    return found;
+  }
+
   async #change(partnerId: string, isSet: boolean, by: string): Promise<boolean> {
-    const before = await this.partners.findOne({ _id: partnerId }, bounded);
+    const before = await this.#read(partnerId);
     if ((before?.isSet ?? false) === isSet) return false;
-    const change = { isSet, version: (before?.version ?? 0) + 1, at: this.#clock.now(), by };
+    const version = (before?.version ?? 0) + 1;
+    const change = { schema: FLAGS_SCHEMA, isSet, version, at: this.#clock.now(), by };
     if (before !== null) {
-      const { version } = before;
-      const filter = { _id: partnerId, version };
+      const filter = { _id: partnerId, version: before.version };
       return (await this.partners.updateOne(filter, { $set: change })).matchedCount === 1;
     }
     try {
@@ -73,6 +86,9 @@ export abstract class PartnerFlag {
     }
   }
 }
+
+const refuse = (flagged: Flagged): void =>
+  refuseNewer("operators' flags of partners", flagged, FLAGS_SCHEMA);
 
 export class PartnerHolds extends PartnerFlag {
   protected override readonly partners: Collection<Flagged>;

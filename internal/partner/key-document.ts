@@ -7,10 +7,12 @@ import type { Clock } from '../platform/clock.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import { bounded } from '../platform/mongo-read.ts';
 import { isDuplicateKey } from '../platform/mongo.ts';
+import { refuseNewer } from '../platform/newer-version.ts';
 import type { WantedKey } from './key-secret.ts';
 
 export const PARTNER_KEYS = 'partner_keys';
 const KEYS = 'keys';
+const KEYS_SCHEMA = 1;
 
 /** Only the database's clock measures it. */
 const LEASE_MS = 15_000;
@@ -24,6 +26,8 @@ export interface StoredKey extends WantedKey {
 
 export interface KeyDocument {
   readonly _id: typeof KEYS;
+  /** Raised where an older version would misread the rest. */
+  readonly schema?: number;
   /** Differs between any two contents, also after a restore. */
   readonly version: number;
   /** Who may write until `expiresAt`. */
@@ -57,9 +61,11 @@ export class KeyDocuments {
     return this.#db.collection<KeyDocument>(PARTNER_KEYS);
   }
 
-  /** False while another process holds the lease. */
+  /** False while another process holds the lease. Rejects with `NewerVersionError`. */
   async take(holder: string): Promise<boolean> {
-    if ((await call(this.#documents.findOne({ _id: KEYS }, { projection: { _id: 1 } }))) === null) {
+    const found = await call(this.#documents.findOne({ _id: KEYS }, { projection: { schema: 1 } }));
+    if (found !== null) refuseNewer('the partner keys', found, KEYS_SCHEMA);
+    else {
       const version = this.#clock.now().getTime();
       const made = { _id: KEYS, version, holder: '', expiresAt: FREE, keys: [] } as const;
       await call(this.#documents.insertOne(made)).catch((error: unknown) => {
@@ -91,7 +97,9 @@ export class KeyDocuments {
   }
 
   async read(): Promise<KeyDocument | undefined> {
-    return (await this.#documents.findOne({ _id: KEYS }, bounded)) ?? undefined;
+    const document = (await this.#documents.findOne({ _id: KEYS }, bounded)) ?? undefined;
+    if (document !== undefined) refuseNewer('the partner keys', document, KEYS_SCHEMA);
+    return document;
   }
 
   /**
@@ -107,7 +115,7 @@ export class KeyDocuments {
     const next = Math.max(version + 1, now.getTime());
     const replaced = this.#documents.updateOne(
       { _id: KEYS, version },
-      { $set: { version: next, keys, ...(synced ? { syncedAt: now } : {}) } },
+      { $set: { schema: KEYS_SCHEMA, version: next, keys, ...(synced ? { syncedAt: now } : {}) } },
     );
     // A large message to a server that hangs has no time-out of the driver's.
     const { matchedCount } = await withDeadline(replaced, WRITE_TIMEOUT_MS, 'writing the keys');

@@ -3,6 +3,7 @@ import type { Probe } from './admin-server.ts';
 import type { Closers } from './closers.ts';
 import { backoffMs, DeadlineError, jittered, pause } from './deadline.ts';
 import type { Logger } from './log.ts';
+import { NewerVersionError } from './newer-version.ts';
 
 /** Pods that start together must not act in step. */
 const JITTER = 0.2;
@@ -16,7 +17,10 @@ export interface LoopOptions<Name extends string = string> {
   readonly retry?: { readonly firstMs: number; readonly capMs: number };
   /** The loop fails when no round has succeeded for this long, even if a round hangs. */
   readonly failsAfterMs: number;
-  /** The process is then not ready. Without it, `/readyz` has a warning. */
+  /**
+   * The process is then not ready. Without it, `/readyz` has a warning, unless a newer version
+   * stored what it reads.
+   */
   readonly needed?: true;
   /** The next round follows at once if it resolves to true. A rejection is a failure. */
   run(signal: AbortSignal): Promise<unknown>;
@@ -65,7 +69,6 @@ export class Loops<Name extends string = string> {
 
 export class Loop {
   readonly name: string;
-  readonly needed: boolean;
   /** Resolves after the first round that succeeds. */
   readonly succeeded: Promise<void>;
   readonly #options: LoopOptions;
@@ -81,7 +84,6 @@ export class Loop {
 
   constructor(options: LoopOptions, tools: LoopTools) {
     this.name = options.name;
-    this.needed = options.needed === true;
     this.succeeded = this.#first.promise;
     this.#options = options;
     this.#tools = tools;
@@ -92,6 +94,10 @@ export class Loop {
 
   get fails(): boolean {
     return this.#fails;
+  }
+
+  get needed(): boolean {
+    return this.#options.needed === true || this.#error instanceof NewerVersionError;
   }
 
   get reason(): string {
@@ -127,6 +133,7 @@ export class Loop {
         if (retry !== undefined) waitMs = backoffMs(failures, { ...retry, jitter: JITTER });
         this.#error = error;
         this.#tools.log.debug({ err: error, loop: this.name }, 'a round failed');
+        if (error instanceof NewerVersionError && !this.#fails) this.#failed();
       }
       waitMs ??= jittered(typeof everyMs === 'number' ? everyMs : everyMs(), JITTER);
       await pause(waitMs, AbortSignal.any([signal, this.#woken.signal]));

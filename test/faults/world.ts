@@ -186,7 +186,7 @@ async function open(
     if ((code ?? 0) !== 0) facts.trouble(`${instanceOf(slot)} ended with ${code} after SIGTERM`);
   };
   const replace = async (slot: Slot): Promise<void> => {
-    // As its endpoint is withdrawn.
+    // Kubernetes withdraws the endpoint first.
     slot.ready = false;
     await drain(slot);
     await start(slot);
