@@ -233,15 +233,23 @@ step('restore.md: stop, the command as a Job, what is lost, start', async () => 
     `kubectl -n ${PRODUCTION.namespace} logs -l app.kubernetes.io/component=ingest --tail=-1 > accepts.log`,
   );
   await reader.paste('docs/runbooks/README.md', 'NS=');
+  await reader.type('partner-ingest partner hold acme');
+  await reader.type('partner-ingest partner release acme');
+  await reader.type(
+    `kubectl -n ${PRODUCTION.namespace} logs -l app.kubernetes.io/component=processor --tail=-1 > trail.log`,
+  );
   await reader.paste('docs/restore.md', 'kubectl -n "$NS" get deploy -l ');
   expect(await podCounts()).toEqual({ console: 1 });
   await forget(lost);
   await reader.paste('docs/restore.md', 'kubectl -n "$NS" get deploy "$NAME-processor"');
   await reader.type('partner-ingest audit');
-  const printed = await reader.paste('docs/restore.md', 'grep ');
+  const printed = await reader.paste('docs/restore.md', 'grep \'"msg"');
   expect(printed.trim().split('\n')).toEqual([expect.stringContaining(lost)]);
   expect(printed).not.toContain(kept);
   await reader.paste('docs/restore.md', 'kubectl -n "$NS" scale deploy "$NAME-controller"');
+  const again = await reader.paste('docs/restore.md', 'grep \'"operator');
+  expect(again).toMatch(/acme on hold[^]*acme released/);
+  await reader.paste('docs/restore.md', 'kubectl -n "$NS" scale deploy "$NAME-processor"');
   await reader.paste('docs/runbooks/README.md', 'NS=');
   await reader.type('partner-ingest audit');
   await becomes(key, 202);

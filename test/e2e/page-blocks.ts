@@ -25,7 +25,9 @@ export const BLOCKS = {
     'kubectl -n "$NS" get deploy -l ',
     'kubectl -n "$NS" get deploy "$NAME-processor"',
     'kubectl -n "$NS" scale deploy "$NAME-controller"',
-    'grep ',
+    'grep \'"operator',
+    'kubectl -n "$NS" scale deploy "$NAME-processor"',
+    'grep \'"msg"',
   ],
   'docs/runbooks/README.md': ['NS='],
   'docs/runbooks/incident-leaked-key.md': [

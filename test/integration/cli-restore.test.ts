@@ -7,11 +7,13 @@ import { promisify } from 'node:util';
 import { expect, test } from '@jest/globals';
 import type { Document } from 'mongodb';
 import { ACCOUNTS } from '../../internal/account/account.ts';
+import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
+import { blockOf } from '../e2e/page-blocks.ts';
 import { cliOf } from '../support/cli.ts';
-import { read } from '../support/pages.ts';
+import { send } from '../support/http.ts';
 import { hurryReconcile, submit } from '../support/processing.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
-import { newApplication, openWorld, type World } from '../support/world.ts';
+import { newApplication, openWorld, requestIdOf, type World } from '../support/world.ts';
 
 type Dump = ReadonlyMap<string, Document[]>;
 
@@ -24,41 +26,45 @@ async function dump(world: World): Promise<Dump> {
 }
 
 /** Replaces all collections and their indexes by the dump's documents, as a restore does. */
-async function restore(world: World, dumped: Dump): Promise<void> {
+async function restore(world: World, dumped: Dump, redis: 'empty' | 'as it was'): Promise<void> {
   await world.stores.db.dropDatabase();
   for (const [name, documents] of dumped) {
     if (documents.length > 0) await world.stores.db.collection(name).insertMany(documents);
   }
-  await world.stores.redis.flushdb();
+  if (redis === 'empty') await world.stores.redis.flushdb();
 }
 
-/** Runs the page's own commands; they print the log lines of requests that the database lacks. */
-async function namedAsLost(world: World, lines: readonly string[]): Promise<unknown[]> {
-  const [, block = ''] =
-    /^## Which requests are lost$[^]*?^```sh\n([^]*?)^```/m.exec(read('docs/restore.md')) ?? [];
+/** Runs commands of the page with `lines` in `file`, and gives what they print. */
+async function runBlock(
+  world: World,
+  block: string,
+  file: string,
+  lines: readonly string[],
+): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'restore-'));
   try {
-    await writeFile(join(folder, 'accepts.log'), `${lines.join('\n')}\n`);
+    await writeFile(join(folder, file), `${lines.join('\n')}\n`);
     const command = `partner-ingest() { node "$PROJECT/cmd/cli/main.ts" "$@"; }; set -eo pipefail; ${block}`;
     const env = { PATH: process.env['PATH'], PROJECT: process.cwd(), ...world.environment };
-    const { stdout } = await promisify(execFile)('bash', ['-c', command], {
-      cwd: folder,
-      env,
-      timeout: HANG_MS,
-    });
-    return stdout
-      .trim()
-      .split('\n')
-      .map((line) => JSON.parse(line) as unknown);
+    const options = { cwd: folder, env, timeout: HANG_MS };
+    return (await promisify(execFile)('bash', ['-c', command], options)).stdout;
   } finally {
     await rm(folder, { recursive: true });
   }
 }
 
-test('after a restore each kept request ends once, and audit announces each second mail', async () => {
+test.each(['empty', 'as it was'] as const)(
+  'after a restore, with Redis %s, each kept request ends once, and what operators ended stays so',
+  (redis) => restoreAnHour(redis),
+);
+
+async function restoreAnHour(redis: 'empty' | 'as it was'): Promise<void> {
   const world = await openWorld({ controller: false });
   try {
     const cli = cliOf(world);
+    const keys = { revoked: newApiKey(), disabled: newApiKey(), held: newApiKey() };
+    for (const [partner, key] of Object.entries(keys))
+      await world.writePartner({ partner, keys: [key] });
     let controller = await world.start('controller');
     const logging = await world.spawn('ingest', { LOG_ACCEPTS: 'true' });
     let processor = await world.start('processor');
@@ -74,8 +80,24 @@ test('after a restore each kept request ends once, and audit announces each seco
     await processor.close();
     const waiting = { application: newApplication(), id: '' };
     waiting.id = await submit(world, logging, waiting.application);
+    const held = await send(logging.url, {
+      key: keys.held,
+      body: JSON.stringify(newApplication()),
+    });
     const dumped = await dump(world);
 
+    const trail: string[] = [];
+    for (const words of [
+      ['keys', 'revoke', hashApiKey(keys.revoked).slice(0, 12), '--yes'],
+      ['partner', 'disable', 'disabled'],
+      ['partner', 'disable', 'demo'],
+      ['partner', 'hold', 'held'],
+      ['partner', 'enable', 'demo'],
+    ]) {
+      const { code, stderr } = await cli(...words);
+      expect(code).toBe(0);
+      trail.push(...stderr.split('\n'));
+    }
     await world.mail.listenAgain();
     processor = await world.start('processor');
     const lost = { application: newApplication(), id: '' };
@@ -84,14 +106,25 @@ test('after a restore each kept request ends once, and audit announces each seco
     for (const running of [processor, controller]) await running.close();
     expect(await logging.stop()).toBe(0);
 
-    await restore(world, dumped);
+    await restore(world, dumped, redis);
     controller = await world.start('controller');
     expect(await cli('audit')).toMatchObject({ code: 0 });
-    const told = await namedAsLost(world, logging.lines);
-    expect(told).toMatchObject([{ request_id: lost.id, partner: 'demo', status: 202 }]);
+    const nameLost = blockOf('docs/restore.md', 'grep \'"msg"');
+    const told = await runBlock(world, nameLost, 'accepts.log', logging.lines);
+    expect(
+      told
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line) as unknown),
+    ).toMatchObject([{ request_id: lost.id, partner: 'demo', status: 202 }]);
+    await runBlock(world, blockOf('docs/restore.md', 'grep \'"operator'), 'trail.log', trail);
     processor = await world.start('processor');
     const ingest = await world.start('ingest');
-    await hurryReconcile(world, [waiting.id]);
+    const answers = Object.values(keys).map(
+      async (key) => (await send(ingest.url, { key })).status,
+    );
+    expect(await Promise.all(answers)).toEqual([401, 403, 400]);
+    await hurryReconcile(world, [waiting.id, requestIdOf(held)]);
     for (const { id } of [mailing, waiting]) await world.recordIn('completed', id);
     const unknown = await cli('show', lost.id);
     expect(unknown).toMatchObject({ code: 1 });
@@ -102,11 +135,14 @@ test('after a restore each kept request ends once, and audit announces each seco
       ({ application }) => world.mail.mailsTo(application.email).length,
     );
     expect(mails).toEqual([1, 2, 2, 2]);
+    expect(await world.record(requestIdOf(held))).toMatchObject({ state: 'recorded', version: 0 });
+    expect(await cli('partner', 'release', 'held')).toMatchObject({ code: 0 });
+    await world.recordIn('completed', requestIdOf(held));
     const [first, second] = world.mail.mailsTo(mailing.application.email);
     expect(second?.links).toEqual(first?.links);
-    expect(await world.stores.db.collection(ACCOUNTS).countDocuments()).toBe(4);
+    expect(await world.stores.db.collection(ACCOUNTS).countDocuments()).toBe(5);
     await eventually('audit to agree', async () => (await cli('audit')).code === 0);
   } finally {
     await world.close();
   }
-});
+}
