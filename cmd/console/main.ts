@@ -7,7 +7,7 @@ import { startConsoleProcess } from './wire.ts';
 
 await run({
   name: 'console',
-  load: (warn) => loadConfig('console', undefined, warn),
+  load: (found) => loadConfig('console', undefined, found),
   start: (config, tools) =>
     startConsoleProcess(config, { ...tools, registry: createProcessRegistry('console') }),
 });

@@ -7,7 +7,7 @@ import { startController } from './wire.ts';
 
 await run({
   name: 'controller',
-  load: (warn) => loadConfig('controller', undefined, warn),
+  load: (found) => loadConfig('controller', undefined, found),
   start: (config, tools) =>
     startController(config, { ...tools, registry: createProcessRegistry('controller') }),
 });

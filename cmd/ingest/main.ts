@@ -6,7 +6,7 @@ import { startIngest } from './wire.ts';
 
 await run({
   name: 'ingest',
-  load: (warn) => loadConfig('ingest', undefined, warn),
+  load: (found) => loadConfig('ingest', undefined, found),
   start: (config, tools) =>
     startIngest(config, { ...tools, registry: createProcessRegistry('ingest') }),
 });

@@ -9,7 +9,7 @@ import { startProcessor } from './wire.ts';
 await run({
   name: 'processor',
   drainDeadlineMs: PROCESSOR_DRAIN_MS,
-  load: (warn) => loadConfig('processor', undefined, warn),
+  load: (found) => loadConfig('processor', undefined, found),
   start: async (config, tools) => {
     const started = await startProcessor(config, {
       ...tools,

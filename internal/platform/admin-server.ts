@@ -3,6 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { Registry } from 'prom-client';
+import type { Found } from './config-value.ts';
 import { withDeadline } from './deadline.ts';
 
 /** A slower answer becomes 500, so that probes never pile up. */
@@ -11,30 +12,7 @@ const ANSWER_DEADLINE_MS = 3_000;
 /** The faults; empty when all is well. */
 export type Probe = () => readonly string[] | Promise<readonly string[]>;
 
-export interface AdminServer {
-  readonly url: string;
-  close(): Promise<void>;
-}
-
-async function ask(checks: readonly Probe[]): Promise<readonly string[]> {
-  return [...new Set((await Promise.all(checks.map(async (check) => check()))).flat())];
-}
-
-async function probe(
-  checks: readonly Probe[],
-  warnings?: readonly Probe[],
-): Promise<[number, string, string]> {
-  const faults = await ask(checks);
-  const more = warnings === undefined ? {} : { warnings: await ask(warnings) };
-  return [
-    faults.length === 0 ? 200 : 503,
-    'application/json',
-    JSON.stringify({ ok: faults.length === 0, faults, ...more }),
-  ];
-}
-
-/** Rejects when the address is not available. */
-export async function startAdminServer(options: {
+interface Options {
   readonly host: string;
   readonly port: number;
   readonly registry: Registry;
@@ -43,11 +21,39 @@ export async function startAdminServer(options: {
   readonly ready: readonly Probe[];
   /** Faults that leave the process ready. */
   readonly warnings?: readonly Probe[];
+  /** When each file with a credential was written; shown where something is wrong. */
+  readonly files?: Found['files'] | undefined;
   readonly documents?: Readonly<Record<string, object>>;
-}): Promise<AdminServer> {
+}
+
+export interface AdminServer {
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+export async function allOf(checks: readonly Probe[]): Promise<readonly string[]> {
+  return [...new Set((await Promise.all(checks.map(async (check) => check()))).flat())];
+}
+
+async function probe(
+  checks: readonly Probe[],
+  more?: Pick<Options, 'warnings' | 'files'>,
+): Promise<[number, string, string]> {
+  const faults = await allOf(checks);
+  const warnings = more && (await allOf(more.warnings ?? []));
+  const files = faults.length + (warnings ?? []).length > 0 ? more?.files : undefined;
+  return [
+    faults.length === 0 ? 200 : 503,
+    'application/json',
+    JSON.stringify({ ok: faults.length === 0, faults, warnings, files }),
+  ];
+}
+
+/** Rejects when the address is not available. */
+export async function startAdminServer(options: Options): Promise<AdminServer> {
   const routes: Record<string, () => Promise<[number, string, string]>> = {
     '/livez': () => probe(options.live),
-    '/readyz': () => probe(options.ready, options.warnings ?? []),
+    '/readyz': () => probe(options.ready, options),
     '/metrics': async () => [200, options.registry.contentType, await options.registry.metrics()],
   };
   for (const [path, document] of Object.entries(options.documents ?? {})) {

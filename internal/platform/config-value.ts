@@ -1,5 +1,13 @@
 /** Reads a setting from its variable or, for a secret, from the file in `NAME_FILE`. */
-import { readFileSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
+
+/** What was found beside the values. */
+export interface Found {
+  /** Each value of a lenient setting that does not count. */
+  readonly ignored: string[];
+  /** When the file of each secret was written, by `NAME_FILE`. */
+  readonly files: Record<string, string>;
+}
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -12,6 +20,7 @@ export function rawValue(
   mayBeFile: boolean,
   environment: Environment,
   faults: string[],
+  files?: Found['files'],
 ): string | undefined | typeof UNREADABLE {
   const given = environment[name] === '' ? undefined : environment[name];
   const file = environment[`${name}_FILE`];
@@ -21,6 +30,7 @@ export function rawValue(
     return UNREADABLE;
   }
   try {
+    if (files !== undefined) files[`${name}_FILE`] = statSync(file).mtime.toISOString();
     return readFileSync(file, 'utf8').replace(/\r?\n$/, '');
   } catch (error) {
     faults.push(

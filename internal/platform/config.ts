@@ -2,7 +2,7 @@
 /* oxlint-disable node/no-process-env -- this is the file that may */
 import type { z } from 'zod';
 import { ConfigError } from './config-error.ts';
-import { UNREADABLE, rawValue, type Environment } from './config-value.ts';
+import { UNREADABLE, rawValue, type Environment, type Found } from './config-value.ts';
 
 export interface Setting<Process extends string = string> {
   readonly schema: z.ZodType;
@@ -24,16 +24,16 @@ export function load(
     /** Checks settings that depend on each other. */
     readonly relationFaults: (config: Readonly<Record<string, unknown>>) => readonly string[];
     readonly environment?: Environment;
-    /** Gets each value of a lenient setting that does not count. */
-    readonly warn?: (ignored: string) => void;
+    /** Filled in. */
+    readonly found?: Found;
   },
 ): Readonly<Record<string, unknown>> {
-  const { process, environment = globalThis.process.env } = options;
+  const { process, environment = globalThis.process.env, found } = options;
   const faults: string[] = [];
   const config: Record<string, unknown> = {};
   for (const [name, setting] of Object.entries(settings)) {
     if (!setting.usedBy.includes(process)) continue;
-    const raw = rawValue(name, setting.secret === true, environment, faults);
+    const raw = rawValue(name, setting.secret === true, environment, faults, found?.files);
     if (raw === UNREADABLE) continue;
     const parsed = setting.schema.safeParse(raw);
     const wrong = parsed.error?.issues.map((issue) => `${name}: ${issue.message}`) ?? [];
@@ -42,7 +42,7 @@ export function load(
     else if (setting.lenient !== true) faults.push(...wrong);
     else {
       config[name] = setting.schema.parse(undefined);
-      for (const each of wrong) options.warn?.(each);
+      found?.ignored.push(...wrong);
     }
   }
   faults.push(...options.relationFaults(config));

@@ -3,6 +3,7 @@ import type { Registry } from 'prom-client';
 import { startAdminServer, type Probe } from './admin-server.ts';
 import type { Closers } from './closers.ts';
 import { DatabaseClock } from './database-clock.ts';
+import { followCredentials, type Credentials } from './follow-credentials.ts';
 import { watchLog, type Logger } from './log.ts';
 import { Loops, type LoopTools } from './loop.ts';
 import type { CountsAll } from './metric-types.ts';
@@ -14,6 +15,8 @@ export interface ProcessTools {
   readonly log: Logger;
   readonly closers: Closers;
   readonly registry: Registry;
+  /** Undefined if all of them came from variables. */
+  readonly credentials?: Credentials | undefined;
 }
 
 interface Config {
@@ -26,7 +29,7 @@ interface Config {
 interface Options<Loop extends string> {
   readonly name: string;
   readonly metrics: {
-    readonly loopFailing: LoopTools<Loop | 'clock'>['failing'];
+    readonly loopFailing: LoopTools<Loop | 'clock' | 'credentials'>['failing'];
     readonly logLinesDropped: CountsAll;
   };
   /** Made before the process is ready. */
@@ -54,7 +57,8 @@ export async function openProcess<Loop extends string>(
   };
   // This port closes last, so that metrics stay readable during a drain.
   const { ADMIN_HOST: host, ADMIN_PORT: port } = config;
-  const admin = await startAdminServer({ host, port, registry, documents, ...probes });
+  const files = tools.credentials?.files;
+  const admin = await startAdminServer({ host, port, registry, documents, files, ...probes });
   closers.add('admin port', () => admin.close());
   if (traces !== undefined) {
     const tracing = await startTracing({ ...traces, log });
@@ -66,6 +70,7 @@ export async function openProcess<Loop extends string>(
     log.info({ ...fields, admin: admin.url }, 'serving');
   };
   const database = openDatabase(config, options, tools, probes);
+  followCredentials({ ...tools, ...probes, ...database, process: options.name });
   return { adminUrl: admin.url, serving, ...probes, ...database };
 }
 

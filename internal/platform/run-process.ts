@@ -1,7 +1,11 @@
 /** The life of a process: start, wait for a signal, drain, exit. */
+import { isDeepStrictEqual } from 'node:util';
 import { ConfigError } from './config-error.ts';
+import type { Found } from './config-value.ts';
 import { Closers } from './closers.ts';
-import { createLogger, describeError, logWritten, type Logger } from './log.ts';
+import type { Credentials, Stores } from './follow-credentials.ts';
+import { createLogger, describeError, logWritten } from './log.ts';
+import type { ProcessTools } from './open-process.ts';
 
 /** 130 means that a second signal cut the drain short. */
 const EXIT = { ok: 0, failed: 1, interrupted: 130 } as const;
@@ -11,27 +15,30 @@ export const DRAIN_DEADLINE_MS = 60_000;
 
 const LAST_LINES_MS = 1_000;
 
-export interface Program<Config extends { readonly LOG_LEVEL: string }> {
+export interface Program<Settings extends Stores & { readonly LOG_LEVEL: string }> {
   readonly name: string;
   /** The default, `DRAIN_DEADLINE_MS`, always applies after a crash. */
   readonly drainDeadlineMs?: number;
-  /** `warn` gets each setting whose value does not count. */
-  load(warn: (ignored: string) => void): Config;
+  /** Fills `found` in. */
+  load(found: Found): Settings;
   /** Resolves once the process serves. */
-  start(config: Config, tools: { log: Logger; closers: Closers }): Promise<unknown>;
+  start(config: Settings, tools: Omit<ProcessTools, 'registry'>): Promise<unknown>;
 }
 
-export async function run<Config extends { readonly LOG_LEVEL: string }>(
-  program: Program<Config>,
+export async function run<Settings extends Stores & { readonly LOG_LEVEL: string }>(
+  program: Program<Settings>,
 ): Promise<void> {
-  const ignored: string[] = [];
-  const config = loadOrExit(program, (each) => ignored.push(each));
+  const { config, found } = loadOrExit(program);
   const log = createLogger(program.name, config.LOG_LEVEL);
-  for (const reason of ignored) log.warn({ reason }, 'a setting is ignored; its default counts');
+  for (const reason of found.ignored)
+    log.warn({ reason }, 'a setting is ignored; its default counts');
   const closers = new Closers(log);
 
   let signalled = false;
-  const finish = async (exitCode: number): Promise<never> => {
+  let ending = false;
+  const finish = async (exitCode: number): Promise<void> => {
+    if (ending) return;
+    ending = true;
     const deadlineMs =
       exitCode === EXIT.ok ? (program.drainDeadlineMs ?? DRAIN_DEADLINE_MS) : DRAIN_DEADLINE_MS;
     const timer = setTimeout(() => {
@@ -54,31 +61,39 @@ export async function run<Config extends { readonly LOG_LEVEL: string }>(
   process.on('SIGINT', onSignal);
   const onCrash = (kind: string) => (error: unknown) => {
     log.fatal({ err: error }, kind);
-    if (signalled) process.exit(EXIT.failed);
-    signalled = true;
+    if (ending) process.exit(EXIT.failed);
     void finish(EXIT.failed);
   };
   process.on('uncaughtException', onCrash('uncaught exception'));
   process.on('unhandledRejection', onCrash('unhandled rejection'));
 
+  const credentials: Credentials = {
+    files: found.files,
+    changed() {
+      const next = program.load(nothingFound());
+      return isDeepStrictEqual(next, config) ? undefined : next;
+    },
+    leave: () => void finish(EXIT.ok),
+  };
+  const hasFiles = Object.keys(found.files).length > 0;
   try {
-    await program.start(config, { log, closers });
+    await program.start(config, { log, closers, credentials: hasFiles ? credentials : undefined });
   } catch (error) {
     // The message of a failed start is about configuration and contains no personal data.
     log.fatal(
       { err: error, reason: error instanceof Error ? error.message : String(error) },
       'could not start',
     );
-    if (!signalled) await finish(EXIT.failed);
+    await finish(EXIT.failed);
   }
 }
 
-function loadOrExit<Config extends { readonly LOG_LEVEL: string }>(
-  program: Program<Config>,
-  warn: (ignored: string) => void,
-): Config {
+function loadOrExit<Settings extends Stores & { readonly LOG_LEVEL: string }>(
+  program: Program<Settings>,
+): { readonly config: Settings; readonly found: Found } {
   try {
-    return program.load(warn);
+    const found = nothingFound();
+    return { config: program.load(found), found };
   } catch (error) {
     const text =
       error instanceof ConfigError ? error.message : JSON.stringify(describeError(error));
@@ -86,3 +101,5 @@ function loadOrExit<Config extends { readonly LOG_LEVEL: string }>(
     process.exit(EXIT.failed);
   }
 }
+
+const nothingFound = (): Found => ({ ignored: [], files: {} });

@@ -111,12 +111,11 @@ test.each<[name: keyof ConfigOf<'ingest'>, given: string, counts: unknown]>([
   ['OTEL_SDK_DISABLED', 'yes', false],
   ['LOG_LEVEL', 'loud', 'info'],
 ])('%s=%s is logged, and the default counts', (name, given, counts) => {
-  const ignored: string[] = [];
-  const environment = { ...stores, [name]: given };
-  const config = loadConfig('ingest', environment, (each) => ignored.push(each));
+  const found = { ignored: [], files: {} };
+  const config = loadConfig('ingest', { ...stores, [name]: given }, found);
   expect(config[name]).toBe(counts);
-  expect(ignored).toEqual([expect.stringMatching(`^${name}: `)]);
-  expect(ignored[0]).not.toContain('canary');
+  expect(found.ignored).toEqual([expect.stringMatching(`^${name}: `)]);
+  expect(found.ignored[0]).not.toContain('canary');
 });
 
 test('values that OpenTelemetry accepts are accepted', () => {
@@ -128,9 +127,9 @@ test('values that OpenTelemetry accepts are accepted', () => {
     OTEL_TRACES_SAMPLER_ARG: '.25',
     LOG_LEVEL: 'WARN',
   };
-  const ignored: string[] = [];
-  const config = loadConfig('ingest', { ...stores, ...given }, (each) => ignored.push(each));
-  expect(ignored).toEqual([]);
+  const found = { ignored: [], files: {} };
+  const config = loadConfig('ingest', { ...stores, ...given }, found);
+  expect(found.ignored).toEqual([]);
   expect(config.LOG_LEVEL).toBe('warn');
   expect(tracesOf(config, 'ingest')?.variables).toEqual({
     OTEL_SDK_DISABLED: 'false',

@@ -14,7 +14,7 @@ import {
   url,
   wholeNumber,
 } from '../platform/config-rules.ts';
-import type { Environment } from '../platform/config-value.ts';
+import type { Environment, Found } from '../platform/config-value.ts';
 import { linkSecretFault } from '../mail/activation.ts';
 import { defined } from '../platform/defined.ts';
 import { consoleSettings } from './console-settings.ts';
@@ -321,16 +321,16 @@ export function describeSettings(): (Described & { readonly name: SettingName })
   return describe(settings, every.length) as (Described & { readonly name: SettingName })[];
 }
 
-/** Throws `ConfigError` with every fault; `warn` gets each value that does not count. */
+/** Throws `ConfigError` with every fault; `found` is filled in. */
 export function loadConfig<Process extends ProcessName>(
   process: Process,
   environment?: Environment,
-  warn?: (ignored: string) => void,
+  found?: Found,
 ): ConfigOf<Process> {
   return load(settings, {
     process,
     relationFaults,
-    ...defined({ environment, warn }),
+    ...defined({ environment, found }),
   }) as ConfigOf<Process>;
 }
 

@@ -5,6 +5,7 @@ export const loops = [
   'backlog',
   'audit',
   'clock',
+  'credentials',
   'expiry',
   'holds',
   'key_uses',

@@ -3,7 +3,7 @@ import { createSocket } from 'node:dgram';
 import { getServers, lookup, setServers } from 'node:dns';
 import { once } from 'node:events';
 import { createServer, type AddressInfo, type LookupFunction, type Server } from 'node:net';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer as createTlsServer } from 'node:tls';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,7 +11,11 @@ import { CoreV1Api } from '@kubernetes/client-node';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts';
-import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
+import {
+  startService,
+  type ServiceName,
+  type ServiceProcess,
+} from '../../deploy/local/processes.ts';
 import { createMailer } from '../../internal/mail/mailer.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
 import { contactReason } from '../../internal/platform/contact-failure.ts';
@@ -405,24 +409,38 @@ test('without Redis and relay a process is ready, with the sentences of the log 
   }
 });
 
-test('a wrong password is reported once, without the errors that follow from it', async () => {
+test('a wrong password is reported once, with the time of its file, until the file has the right one', async () => {
   const set = await startReplicaSet(own.mongo.url, { login: { username: 'a', password: 'b' } });
-  const MONGODB_URI = (await set.door()).url.replace('//', '//a:wrong@');
-  const service = await startService('ingest', {
-    ...world.environment,
-    LOG_LEVEL: 'info',
-    MONGODB_URI,
-  });
+  const { url } = await set.door();
+  const file = join(folder, 'uri');
+  writeFileSync(file, url.replace('//', '//a:wrong@'));
+  const environment = { ...world.environment, LOG_LEVEL: 'info', MONGODB_URI_FILE: file };
+  const run = (name: ServiceName) => startService(name, { ...environment, MONGODB_URI: '' });
+  const services: ServiceProcess[] = [];
   try {
-    const faults = await eventually('the reason', async () => {
-      const body = (await (await fetch(`${service.adminUrl}/readyz`)).json()) as {
-        readonly faults: readonly string[];
-      };
-      return body.faults.every((fault) => fault.startsWith('MongoDB')) && body.faults;
-    });
-    expect(faults).toEqual([expect.stringMatching(/: it refuses the login .*; check user and/)]);
+    services.push(
+      ...(await Promise.all((['controller', 'ingest', 'processor'] as const).map(run))),
+    );
+    for (const service of services) {
+      const { faults, files } = await eventually('the reason', async () => {
+        const body = (await (await fetch(`${service.adminUrl}/readyz`)).json()) as {
+          readonly faults: readonly string[];
+          readonly files: unknown;
+        };
+        return body.faults.every((fault) => fault.startsWith('MongoDB')) && body;
+      });
+      expect(faults).toEqual([expect.stringMatching(/: it refuses the login .*; check user and/)]);
+      expect(files).toEqual({ MONGODB_URI_FILE: statSync(file).mtime.toISOString() });
+    }
+    writeFileSync(file, 'no URI');
+    for (const { lines } of services)
+      await eventually('the fault', () => lines.some((line) => line.includes('MONGODB_URI: must')));
+    writeFileSync(file, url.replace('//', '//a:b@'));
+    for (const { exited } of services) expect(await exited).toEqual({ code: 0, signal: null });
+    services.push(...(await Promise.all(services.splice(0).map(({ name }) => run(name)))));
+    await Promise.all(services.map((successor) => successor.ready()));
   } finally {
-    await service.stop();
+    for (const service of services) await service.stop();
     await set.close();
   }
 });

@@ -75,7 +75,7 @@ autoscaler would find one pod left. A render without a cluster, and a first inst
 
 {{/*
 Where Prometheus scrapes a pod that no monitor selects, and whose log and shell are meant where a sidecar was injected. A change of
-the chart's own Secret (evaluation) restarts the pods; a change of yours does not, see docs/upgrade.md.
+the chart's own Secret (evaluation) restarts the pods; one of yours is taken up by the processes (docs/upgrade.md).
 */}}
 {{- define "partner-ingest.podAnnotations" -}}
 {{- $ours := dict "kubectl.kubernetes.io/default-container" .component -}}
