@@ -1,15 +1,14 @@
 /** Constructs what hands e-mails to the relay. */
-import { PACE_TIMEOUT_MS, PROBE_BACKOFF, SLOW_IN_ALL } from '../../internal/mail/limits.ts';
+import { PACE_TIMEOUT_MS, SLOW_IN_ALL } from '../../internal/mail/limits.ts';
 import { MailGate } from '../../internal/mail/mail-gate.ts';
 import { MailPace } from '../../internal/mail/mail-pace.ts';
-import { createMailer, type Mailer, type Outage } from '../../internal/mail/mailer.ts';
+import { createMailer, type Outage } from '../../internal/mail/mailer.ts';
 import type { Relay } from '../../internal/mail/relay.ts';
 import { traceMailer } from '../../internal/mail/trace-mailer.ts';
 import type { Probe } from '../../internal/platform/admin-server.ts';
 import type { Clock } from '../../internal/platform/clock.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
 import { Contact } from '../../internal/platform/contact-failure.ts';
-import { retryUntilDone } from '../../internal/platform/deadline.ts';
 import type { Logger } from '../../internal/platform/log.ts';
 import { createRedis } from '../../internal/platform/redis.ts';
 import type { ConfigOf } from '../../internal/settings/settings.ts';
@@ -42,40 +41,24 @@ export function openMail(config: Config, relay: Relay, parts: Parts) {
   const at = `${relay.host}:${relay.port}`;
   const contact = new Contact({ name: 'Relay', at, setting: 'SMTP_URL' }, log);
   warnings.push(contact.warnings);
-  const tell = (outage: Outage | undefined): void =>
-    outage === undefined ? contact.ok() : contact.failed(outage.error);
-  const setGauges = (outage: Outage | undefined): void => {
+  const onOutage = (outage: Outage | undefined): void => {
     metrics.workerPaused.set({ waits_for: 'relay' }, outage === undefined ? 0 : 1);
     metrics.senderRefused.set(outage?.reason === 'refused' ? 1 : 0);
+    if (outage === undefined) contact.ok();
+    else contact.failed(outage.error);
   };
-  setGauges(undefined);
+  onOutage(undefined);
   const mailGate = new MailGate({
     places: mailPlaces(config),
     pace: openMailPace(config, parts),
     probe: () => mailer.probe(),
-    onOutage: (outage) => {
-      setGauges(outage);
-      tell(outage);
-    },
+    onOutage,
     clock,
     log,
   });
   closers.add('mail gate', () => mailGate.close());
-  closers.add('first contact with the relay', probeUntilGreeted(mailer, tell));
+  void mailGate.greet();
   return { mailer, mailGate };
-}
-
-/** Reports a relay that refuses us before the first e-mail. */
-function probeUntilGreeted(mailer: Mailer, tell: (outage: Outage | undefined) => void): () => void {
-  const stop = new AbortController();
-  const greet = async (): Promise<void> => {
-    const outage = await mailer.probe();
-    tell(outage);
-    if (outage !== undefined) throw new Error('the relay does not take us');
-  };
-  const { signal } = stop;
-  void retryUntilDone(greet, { ...PROBE_BACKOFF, signal, onFailure: () => {} });
-  return () => stop.abort();
 }
 
 function openMailPace(config: Config, { clock, log, closers }: Parts): MailPace | undefined {

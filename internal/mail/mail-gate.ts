@@ -52,6 +52,10 @@ export class MailGate {
     return this.#places.slow;
   }
 
+  greet(): Promise<void> {
+    return this.#breaker.greet();
+  }
+
   /** The partner whose e-mail may begin now. */
   choose(partnersInTurn: Iterable<string>): string | undefined {
     const { pace } = this.#options;

@@ -59,6 +59,14 @@ export class RelayBreaker {
     return 'relay';
   }
 
+  /** A relay that takes none of our mail is told before the first e-mail. */
+  async greet(): Promise<void> {
+    const outage = await this.#options.probe();
+    if (this.#outage !== undefined || this.#stop.signal.aborted) return;
+    this.#set(outage);
+    await this.#probeUntilTaken();
+  }
+
   close(): void {
     this.#stop.abort();
   }
