@@ -3,6 +3,7 @@ import { expect, test } from '@jest/globals';
 import { readFileSync, readdirSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { ROOT } from '../tools/root.ts';
+import { SHARED } from '../internal/ingest/limits.ts';
 import { generatedDocs } from '../tools/generate-docs.ts';
 
 /** A room imports lower floors, and rooms of floor 2 without cycles. */
@@ -233,6 +234,16 @@ test('the service imports nothing from test/ or deploy/', () => {
       ),
     ),
   ).toEqual([]);
+});
+
+test('clients share only bounds that test/judges/neighbour.test.ts attacks', () => {
+  const bound = /new FairShares(?:<\w+>)?\(([\w.]+)|new FairReads\(\{\s*max: ([\w.]+)/g;
+  const used = files.flatMap(({ text }) =>
+    [...text.matchAll(bound)].map(([, ofShares, ofReads]) => ofShares ?? ofReads),
+  );
+  // FairReads hands its own bound on.
+  const attacked = Object.keys(SHARED).map((name) => `SHARED.${name}`);
+  expect(new Set(used)).toEqual(new Set([...attacked, 'max']));
 });
 
 test('mains and files are short, and each file opens with its purpose', () => {
