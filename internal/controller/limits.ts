@@ -18,7 +18,7 @@ export const CALL_TIMEOUT_MS = 10_000;
 export const WATCH_SECONDS = 10;
 export const WATCH_GRACE_MS = 3_000;
 export const RELIST_MS = 300_000;
-export const FOLLOW_BACKOFF = { firstMs: 100, capMs: 10_000, jitter: 0.2 } as const;
+export const FOLLOW_BACKOFF = { firstMs: 100, capMs: 10_000 } as const;
 export const WATCH_MAX_FAILURES = 3;
 /** The leader is then unready, but the keys stay active. */
 export const STALE_MS = 60_000;

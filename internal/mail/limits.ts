@@ -9,7 +9,7 @@ export const SLOW_IN_ALL = 2_000;
 /** The place of an e-mail that the relay has no capacity for, while it takes others. */
 export const REST_MS = 1_000;
 /** At most 15 s with its jitter. */
-export const PROBE_BACKOFF = { firstMs: 250, capMs: 12_500, jitter: 0.2 } as const;
+export const PROBE_BACKOFF = { firstMs: 250, capMs: 12_500 } as const;
 
 /** After this, the process keeps the pace on its own for a second. */
 export const PACE_TIMEOUT_MS = 100;

@@ -38,32 +38,28 @@ export function pause(milliseconds: number, signal?: AbortSignal): Promise<void>
   });
 }
 
-/** Doubles from `firstMs` to `capMs`, ±`jitter` (0-1) so that pods do not retry in step. */
-export function backoffMs(
-  failures: number,
-  shape: { readonly firstMs: number; readonly capMs: number; readonly jitter: number },
-  random: () => number = Math.random,
-): number {
-  const base = Math.min(shape.capMs, shape.firstMs * 2 ** Math.max(0, failures - 1));
-  return jittered(base, shape.jitter, random);
+/** A share by which waits vary, so that pods do not act in step. */
+export const JITTER = 0.2;
+
+export interface BackOff {
+  readonly firstMs: number;
+  readonly capMs: number;
 }
 
-/** Varies `milliseconds` by up to ±`jitter` (0-1). */
-export function jittered(
-  milliseconds: number,
-  jitter: number,
-  random: () => number = Math.random,
-): number {
-  return Math.round(milliseconds * (1 + jitter * (2 * random() - 1)));
+/** Doubles from `firstMs` to `capMs`, with jitter. */
+export function backoffMs(failures: number, { firstMs, capMs }: BackOff): number {
+  return jittered(Math.min(capMs, firstMs * 2 ** Math.max(0, failures - 1)));
+}
+
+export function jittered(milliseconds: number, random: () => number = Math.random): number {
+  return Math.round(milliseconds * (1 + JITTER * (2 * random() - 1)));
 }
 
 /** Resolves to `undefined` if `signal` aborts first. */
 export async function retryUntilDone<T>(
   task: () => Promise<T>,
-  options: {
+  options: BackOff & {
     readonly signal: AbortSignal;
-    readonly firstMs: number;
-    readonly capMs: number;
     onFailure(error: unknown, failures: number): void;
   },
 ): Promise<T | undefined> {
@@ -72,10 +68,7 @@ export async function retryUntilDone<T>(
       return await task();
     } catch (error) {
       options.onFailure(error, failures);
-      await pause(
-        backoffMs(failures, { firstMs: options.firstMs, capMs: options.capMs, jitter: 0.2 }),
-        options.signal,
-      );
+      await pause(backoffMs(failures, options), options.signal);
     }
   }
   return undefined;

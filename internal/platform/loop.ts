@@ -1,12 +1,9 @@
 /** What a process does again and again, with back-off and health. */
 import type { Probe } from './admin-server.ts';
 import type { Closers } from './closers.ts';
-import { backoffMs, DeadlineError, jittered, pause } from './deadline.ts';
+import { backoffMs, DeadlineError, jittered, pause, type BackOff } from './deadline.ts';
 import type { Logger } from './log.ts';
 import { NewerVersionError } from './newer-version.ts';
-
-/** Pods that start together must not act in step. */
-const JITTER = 0.2;
 
 export interface LoopOptions<Name extends string = string> {
   /** In the log, `/readyz` and the gauge. */
@@ -14,7 +11,7 @@ export interface LoopOptions<Name extends string = string> {
   /** From the end of a round to the next one, ±20 %. */
   readonly everyMs: number | (() => number);
   /** After failures; `everyMs` by default. */
-  readonly retry?: { readonly firstMs: number; readonly capMs: number };
+  readonly retry?: BackOff;
   /** The loop fails when no round has succeeded for this long, even if a round hangs. */
   readonly failsAfterMs: number;
   /**
@@ -130,12 +127,12 @@ export class Loop {
         if (!signal.aborted) this.#done();
       } catch (error) {
         failures += 1;
-        if (retry !== undefined) waitMs = backoffMs(failures, { ...retry, jitter: JITTER });
+        if (retry !== undefined) waitMs = backoffMs(failures, retry);
         this.#error = error;
         this.#tools.log.debug({ err: error, loop: this.name }, 'a round failed');
         if (error instanceof NewerVersionError && !this.#fails) this.#failed();
       }
-      waitMs ??= jittered(typeof everyMs === 'number' ? everyMs : everyMs(), JITTER);
+      waitMs ??= jittered(typeof everyMs === 'number' ? everyMs : everyMs());
       await pause(waitMs, AbortSignal.any([signal, this.#woken.signal]));
     }
   }

@@ -1,9 +1,9 @@
 import { describe, expect, test } from '@jest/globals';
 import { MongoNetworkError, MongoServerError } from 'mongodb';
-import { DeadlineError } from '../platform/deadline.ts';
+import { DeadlineError, JITTER } from '../platform/deadline.ts';
 import { NotDurableError } from '../platform/mongo.ts';
 import { classOfError, failed, type FailureClass } from './failures.ts';
-import { BACK_OFF_JITTER, BACK_OFFS, BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from './limits.ts';
+import { BACK_OFFS, BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from './limits.ts';
 
 const middle = (): number => 0.5;
 
@@ -68,11 +68,11 @@ describe('verdict', () => {
       const { firstMs, capMs } = BACK_OFFS[failure];
       for (const random of [() => 0, middle, () => 1]) {
         const delays = delaysOf(failure, random);
-        expect(Math.min(...delays)).toBeGreaterThanOrEqual(firstMs * (1 - BACK_OFF_JITTER));
-        expect(Math.max(...delays)).toBeLessThanOrEqual(capMs * (1 + BACK_OFF_JITTER));
+        expect(Math.min(...delays)).toBeGreaterThanOrEqual(firstMs * (1 - JITTER));
+        expect(Math.max(...delays)).toBeLessThanOrEqual(capMs * (1 + JITTER));
         const total = delays.reduce((sum, one) => sum + one, 0);
         expect(total).toBeGreaterThanOrEqual(BACKED_OFF_AT_MOST_MS);
-        expect(total).toBeLessThanOrEqual(BACKED_OFF_AT_MOST_MS + capMs * (1 + BACK_OFF_JITTER));
+        expect(total).toBeLessThanOrEqual(BACKED_OFF_AT_MOST_MS + capMs * (1 + JITTER));
       }
     },
   );

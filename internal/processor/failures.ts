@@ -7,7 +7,7 @@ import { DeadlineError, jittered } from '../platform/deadline.ts';
 import { NotDurableError } from '../platform/mongo.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { Changes } from '../submission/worker-moves.ts';
-import { AMBIGUOUS_WAITS_MS, BACKED_OFF_AT_MOST_MS, BACK_OFFS, BACK_OFF_JITTER } from './limits.ts';
+import { AMBIGUOUS_WAITS_MS, BACKED_OFF_AT_MOST_MS, BACK_OFFS } from './limits.ts';
 
 /** Only `transient` counts an attempt. */
 export type FailureClass =
@@ -80,7 +80,7 @@ export function failed(
     return { kind: 'end', failure: ending, words, event, ambiguous };
   };
   const again = (waitMs: number): Failed => {
-    const delayMs = jittered(waitMs, BACK_OFF_JITTER, random);
+    const delayMs = jittered(waitMs, random);
     const counts = {
       attempts: attempts + (failure === 'transient' ? 1 : 0),
       ambiguous,

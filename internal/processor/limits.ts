@@ -25,7 +25,6 @@ export const BACK_OFFS = {
   busy: { share: 0.05, firstMs: 30_000, capMs: 3_600_000 },
   throttled: { share: 1, firstMs: 5_000, capMs: 900_000 },
 } as const satisfies Record<string, BackOff>;
-export const BACK_OFF_JITTER = 0.2;
 /** docs/privacy.md promises that a record ends after three days. */
 export const BACKED_OFF_AT_MOST_MS = 3 * 86_400_000;
 
@@ -49,7 +48,7 @@ export const PROCESSOR_DRAIN_MS = FINISH_WORK_MS + 20_000;
 
 export const COMPLETE_RETRY = { firstMs: 100, capMs: 2_000 } as const;
 
-export const PROBE_BACKOFF = { firstMs: 250, capMs: 5_000, jitter: 0.2 } as const;
+export const PROBE_BACKOFF = { firstMs: 250, capMs: 5_000 } as const;
 export const PROBE_DEADLINE_MS = 15_000;
 
 /** With 15 s to the first sight and 15 s of grace, a lost job is repaired within 35 s. */

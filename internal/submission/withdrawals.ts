@@ -116,7 +116,7 @@ export class Withdrawals {
       this.#metrics.withdrawalsPending.set(this.#pending.size);
       const [first] = this.#pending.values();
       if (failures > 0 && first?.tried !== false) {
-        await pause(backoffMs(failures, { ...WITHDRAWAL_RETRY, jitter: 0.2 }), this.#stop.signal);
+        await pause(backoffMs(failures, WITHDRAWAL_RETRY), this.#stop.signal);
       }
     }
     this.#working = undefined;
