@@ -1,4 +1,5 @@
 /** Parses REDIS_URL: one server, Sentinel or Cluster. Messages contain no part of it. */
+import { defined } from './defined.ts';
 
 export interface HostAndPort {
   readonly host: string;
@@ -86,12 +87,10 @@ function parse(url: string): RedisAddress {
   if (kind === 'single') return { ...shared, kind, db };
   const name = parameters.get('name') ?? '';
   if (name === '') throw new RedisUrlError('needs ?name=, what the Sentinels call their primary');
-  const username = parameters.get('sentinel_username');
-  const password = parameters.get('sentinel_password');
-  const sentinelLogin = {
-    ...(username === null ? {} : { username }),
-    ...(password === null ? {} : { password }),
-  };
+  const sentinelLogin = defined({
+    username: parameters.get('sentinel_username') ?? undefined,
+    password: parameters.get('sentinel_password') ?? undefined,
+  });
   return { ...shared, kind, db, name, sentinelLogin };
 }
 
@@ -108,9 +107,10 @@ function loginOf(text: string | undefined): Login {
   if (text === undefined || text === '') return {};
   const [user, ...rest] = text.split(':');
   try {
-    const username = decodeURIComponent(user ?? '');
-    const password = decodeURIComponent(rest.join(':'));
-    return { ...(username === '' ? {} : { username }), ...(password === '' ? {} : { password }) };
+    return defined({
+      username: decodeURIComponent(user ?? '') || undefined,
+      password: decodeURIComponent(rest.join(':')) || undefined,
+    });
   } catch {
     throw new RedisUrlError('has a user or password that is not percent-encoded');
   }

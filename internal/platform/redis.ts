@@ -1,11 +1,12 @@
 /** Redis clients whose commands end soon, for one server, Sentinel or Cluster. */
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
 import { Contact } from './contact-failure.ts';
+import { jittered } from './deadline.ts';
 import { defined } from './defined.ts';
 import type { Logger } from './log.ts';
 import { parseRedisUrl, type RedisAddress } from './redis-url.ts';
 
-/** Waits 50 ms, 100 ms, … 500 ms, with jitter so that pods do not return in step. */
+/** Waits 50 ms, 100 ms, … 500 ms, with jitter. */
 const RETRY_STEP_MS = 50;
 const RETRY_CAP_MS = 500;
 const CONNECT_TIMEOUT_MS = 1_000;
@@ -113,12 +114,10 @@ function connect(address: RedisAddress, use: RedisUse): RedisClient {
         sentinels: [...address.hosts],
         name: address.name,
         db: address.db,
-        ...(address.sentinelLogin.username === undefined
-          ? {}
-          : { sentinelUsername: address.sentinelLogin.username }),
-        ...(address.sentinelLogin.password === undefined
-          ? {}
-          : { sentinelPassword: address.sentinelLogin.password }),
+        ...defined({
+          sentinelUsername: address.sentinelLogin.username,
+          sentinelPassword: address.sentinelLogin.password,
+        }),
         sentinelCommandTimeout: CONNECT_TIMEOUT_MS,
       });
     case 'cluster':
@@ -138,7 +137,7 @@ function connectionOptions({ tls, username, password }: RedisAddress) {
     retryStrategy: (times: number) => {
       const waitMs = demoted ? RETRY_CAP_MS : Math.min(times * RETRY_STEP_MS, RETRY_CAP_MS);
       demoted = false;
-      return waitMs * (0.8 + 0.4 * Math.random());
+      return jittered(waitMs);
     },
   } satisfies RedisOptions;
 }
