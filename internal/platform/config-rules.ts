@@ -63,22 +63,21 @@ function mongodbFault(uri: string): string | undefined {
   );
 }
 
-/** Parses `10.0.0.0/8, ::1` to `['10.0.0.0/8', '::1']`. */
-export const cidrList = z.string().transform((value, context) => {
-  const networks = value
-    .split(',')
-    .map((entry) => entry.trim())
-    .filter((entry) => entry !== '');
-  for (const network of networks) {
-    if (!isNetwork(network)) {
-      context.addIssue({
-        code: 'custom',
-        message: `"${network}" is not an address or a CIDR range such as 10.0.0.0/8`,
-      });
-    }
-  }
-  return networks;
-});
+/** Parses `a, b` to `['a', 'b']`. `faultOf` says why an entry cannot be used. */
+export const listOf = (faultOf: (entry: string) => string | undefined) =>
+  z.string().transform((value, context) => {
+    const entries = value
+      .split(',')
+      .map((entry) => entry.trim())
+      .filter((entry) => entry !== '');
+    for (const message of entries.map(faultOf))
+      if (message !== undefined) context.addIssue({ code: 'custom', message });
+    return entries;
+  });
+
+export const cidrList = listOf((entry) =>
+  isNetwork(entry) ? undefined : `"${entry}" is not an address or a CIDR range such as 10.0.0.0/8`,
+);
 
 /** A name in Kubernetes (RFC 1123). */
 export const DNS_LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;

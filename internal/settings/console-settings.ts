@@ -1,25 +1,18 @@
 /** Settings of the console: where it listens, whom it lets in, and whose metrics it reads. */
 import { z } from 'zod';
 import type { Setting } from '../platform/config.ts';
-import { nonEmpty, port, securePage } from '../platform/config-rules.ts';
+import { listOf, nonEmpty, port, securePage } from '../platform/config-rules.ts';
 
 const usedBy = ['console'] as const;
 
 /** An origin, because paths of our own follow. */
 const isOrigin = (value: string): boolean => URL.parse(value)?.origin === value.replace(/\/$/, '');
 
-const origins = z.string().transform((value, context) => {
-  const found = value
-    .split(',')
-    .map((entry) => entry.trim())
-    .filter((entry) => entry !== '');
-  for (const entry of found) {
-    if (isOrigin(entry) && entry.startsWith('http://')) continue;
-    const message = `"${entry}" is not like http://host:9090`;
-    context.addIssue({ code: 'custom', message });
-  }
-  return found;
-});
+const origins = listOf((entry) =>
+  isOrigin(entry) && entry.startsWith('http://')
+    ? undefined
+    : `"${entry}" is not like http://host:9090`,
+);
 
 export const consoleSettings = {
   CONSOLE_HOST: {
