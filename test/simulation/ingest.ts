@@ -114,6 +114,7 @@ function requestOf({ requestId, body, key }: Sent, { clock }: SubmitTools): Requ
     id: requestId,
     startedAt: clock.monotonicMs(),
     partnerId: 'demo',
+    terms: {},
     headers: key === null ? {} : { 'idempotency-key': `"${key}"` },
     client: { ip: '127.0.0.1' },
     incomingBody: {
