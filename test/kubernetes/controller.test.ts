@@ -39,28 +39,6 @@ describe('keys from the Kubernetes API', () => {
     return { status: response.status, text: await response.text() };
   };
 
-  test('are issued, rotated, switched off and on, and removed', async () => {
-    const [one, two] = [newApiKey(), newApiKey()];
-    await own.apply('acme', { partner: 'acme', keys: [one] });
-    await own.becomes(one, 202);
-    await own.apply('acme', { partner: 'acme', keys: [one, two] });
-    await own.becomes(two, 202);
-    expect(await own.status(one)).toBe(202);
-    await own.apply('acme', { partner: 'acme', keys: [two] });
-    await own.becomes(one, 401);
-    await own.apply('acme', { partner: 'acme', keys: [two], status: 'inactive' });
-    await own.becomes(two, 403);
-    await own.apply('acme', { partner: 'acme', keys: [two], status: 'active' });
-    await own.becomes(two, 202);
-    expect(await own.stored(two)).toMatchObject({
-      partnerId: 'acme',
-      source: { namespace: own.keys, name: 'acme' },
-    });
-    await own.remove('acme');
-    await own.becomes(two, 401);
-    expect(await own.stored(two)).toBeUndefined();
-  });
-
   test('bad Secrets get one Warning Event for each kind of fault, and stop no others', async () => {
     const [good, shared, swapped] = [newApiKey(), newApiKey(), newApiKey()];
     await own.apply('a-owner', { partner: 'a-owner', keys: [shared] });
