@@ -61,7 +61,7 @@ function configuration(): string {
     '',
     'Every setting is an environment variable. A process checks its own settings, reports all faults at once and exits with 1.',
     'A value of `LOG_LEVEL` or `OTEL_…` that cannot be used is logged, and the default counts.',
-    'An empty variable counts as unset. A secret may also come as `NAME_FILE`, the path of a file (one trailing newline is ignored). When its content changes, the process drains and exits with 0, to be started anew: make the supervisor do that.',
+    'An empty variable counts as unset. A secret may also come as `NAME_FILE`, the path of a file (one trailing newline is ignored). When its content changes, the process drains and exits with 0, to be started again: make the supervisor do that.',
     '',
     ...rows,
     '',

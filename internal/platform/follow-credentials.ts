@@ -1,5 +1,5 @@
 /**
- * A process whose credentials' files change drains and ends, and is started anew with them.
+ * A process whose credentials' files change drains and ends, and is started again with them.
  *
  * It does so only if the new ones are valid. A process that is ready also tries them first, waits
  * for its turn among its like, and leaves after everybody knows that it is not ready any more.
@@ -53,7 +53,7 @@ export function followCredentials(parts: {
   const { credentials, process, ready, loops, log } = parts;
   if (credentials === undefined) return;
   let leaving = false;
-  ready.push(() => (leaving ? ['leaving, to start anew with changed credentials'] : []));
+  ready.push(() => (leaving ? ['leaving, to start again with changed credentials'] : []));
   loops.start({
     name: 'credentials',
     everyMs: LOOK_EVERY_MS,

@@ -150,8 +150,8 @@ export const mutants: readonly Mutant[] = [
     ]),
     ...file('internal/processor/line.ts', beside, [
       [
-        'while (!this.#paused && !this.#closed && this.#accounts',
-        'while (!this.#closed && this.#accounts',
+        'begins && !this.#paused && !this.#closed;',
+        'begins && !this.#closed;',
         'a paused worker goes on',
       ],
     ]),
@@ -163,7 +163,7 @@ export const mutants: readonly Mutant[] = [
       ],
     ]),
     ...file('internal/platform/deadline.ts', beside, [
-      ['Math.min(shape.capMs,', 'Math.max(shape.capMs,', 'the first retry comes after hours'],
+      ['Math.min(capMs,', 'Math.max(capMs,', 'the first retry comes after hours'],
     ]),
     ...file('internal/processor/outage.ts', beside, [
       [
