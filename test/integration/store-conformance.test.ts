@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import * as fc from 'fast-check';
 import { Binary, type Db } from 'mongodb';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
-import { ACCOUNTS, accountIndexes } from '../../internal/account/account.ts';
+import { ACCOUNTS, TEST_ACCOUNTS, accountIndexes } from '../../internal/account/account.ts';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
@@ -97,6 +97,7 @@ function openModel(): Opened {
     databaseOf({
       [SUBMISSIONS]: driverOf(new MemoryCollection(['idempotencyDigest']), wire),
       [ACCOUNTS]: driverOf(new MemoryCollection(ourParts.uniqueAccountKeys), wire),
+      [TEST_ACCOUNTS]: driverOf(new MemoryCollection(), wire),
     }),
   );
 }

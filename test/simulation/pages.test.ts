@@ -3,7 +3,7 @@ import { expect, test } from '@jest/globals';
 import * as fc from 'fast-check';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
-import { ACCOUNTS } from '../../internal/account/account.ts';
+import { ACCOUNTS, TEST_ACCOUNTS } from '../../internal/account/account.ts';
 import type { Call } from '../../internal/cli/command.ts';
 import { show } from '../../internal/cli/show.ts';
 import { pages } from '../../internal/console/render.ts';
@@ -13,6 +13,7 @@ import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { lookUp } from '../../internal/view/look-up.ts';
 import { requestView } from '../../internal/view/request.ts';
 import { databaseOf, driverOf, type Wire } from './driver.ts';
+import { MemoryCollection } from './memory-collection.ts';
 import { play } from './history.ts';
 import { plans } from './plan.ts';
 import type { World } from './world.ts';
@@ -42,6 +43,7 @@ function readsOf(world: World) {
   const db = databaseOf({
     [SUBMISSIONS]: driverOf(world.requests, wire),
     [ACCOUNTS]: driverOf(world.accounts, wire),
+    [TEST_ACCOUNTS]: driverOf(new MemoryCollection(), wire),
     [PARTNER_HOLDS]: driverOf(world.holds, wire),
   });
   const clock = { now: () => world.scheduler.date(), monotonicMs: () => 0 };

@@ -4,7 +4,7 @@
  * of outages last milliseconds and a seed repeats a history.
  */
 import { AccountStore } from '../../internal/account/account-store.ts';
-import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import { ACCOUNTS, TEST_ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import { PARTNER_HOLDS, PartnerHolds } from '../../internal/partner/flags.ts';
 import { createLogger } from '../../internal/platform/log.ts';
@@ -165,6 +165,7 @@ export class World {
     const collections = {
       [SUBMISSIONS]: driverOf(this.requests, wire, { tamper, findsNothing, ...options }),
       [ACCOUNTS]: driverOf(this.accounts, wire, options),
+      [TEST_ACCOUNTS]: driverOf(new MemoryCollection(), wire, options),
       [PARTNER_HOLDS]: driverOf(this.holds, wire, options),
     };
     const hello = () => wire(() => ({ localTime: this.scheduler.date() }));
