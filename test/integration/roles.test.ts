@@ -8,6 +8,7 @@ import { promisify } from 'node:util';
 import type { Document } from 'mongodb';
 import { ROOT } from '../../tools/root.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
+import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
 import { cliOf } from '../support/cli.ts';
 import { send } from '../support/http.ts';
 import { startMongoWire, type MongoWire } from '../support/mongo-wire.ts';
@@ -20,6 +21,7 @@ import {
   newApplication,
   NO_REDIS,
   openWorld,
+  requestIdOf,
   type InProcess,
   type World,
 } from '../support/world.ts';
@@ -266,8 +268,16 @@ test('a helm test that times out prints the last error of its record', async () 
 
 async function changeKeys(): Promise<void> {
   const stored = async (): Promise<number> => (await storedKeys(world.stores.db)).length;
-  const few = await world.writePartner({ partner: 'few', keys: [newApiKey()] });
+  const key = newApiKey({ test: true });
+  const annotations = { [MODE_ANNOTATION]: 'test' };
+  const few = await world.writePartner({ partner: 'few', keys: [key], annotations });
   await eventually('the key', async () => (await stored()) === 3);
+  const body = JSON.stringify(newApplication());
+  const accepted = await eventually('a test', async () => {
+    const answer = await send(ingest!.url, { key, body });
+    return answer.status === 202 ? answer : undefined;
+  });
+  await world.recordIn('completed', requestIdOf(accepted));
   unlinkSync(few);
   await eventually('no key', async () => (await stored()) === 2);
 }
@@ -292,6 +302,7 @@ test('each process uses exactly its documented rights, and every write waits for
   expect(concerns()).toEqual({
     requests: durable,
     accounts: durable,
+    test_accounts: durable,
     rate_limited: durable,
     partner_keys: durable,
     partner_key_uses: durable,
