@@ -66,7 +66,7 @@ test('the document lists exactly the errors of the code', () => {
 
 test('the contract page lists exactly the errors of the code', () => {
   const page = readFileSync(join(ROOT, 'docs/contract.md'), 'utf8');
-  const rows = [...page.matchAll(/\| (\d{3}) `\{"error":"([^"]+)"/g)].map(
+  const rows = [...page.matchAll(/:\s+(\d{3})\s+`\{"error":"([^"]+)"/g)].map(
     ([, status, error]) => `${status} ${error}`,
   );
   expect(set(rows)).toEqual(
