@@ -216,7 +216,7 @@ test('operators find a test by its mark, change nothing about it, and erase it; 
   const requests = world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
   const lost: SubmissionRecord[] = (['dead_lettered', 'account_created'] as const).map((state) => ({
     ...open,
-    _id: `${id.slice(0, -1)}${state === 'dead_lettered' ? 'x' : 'y'}`,
+    _id: `${id}_${state}`,
     state,
     ...(state === 'dead_lettered' ? {} : { dueAt: later(new Date(), DAY_MS) }),
     bouncedAt: new Date(),
