@@ -5,6 +5,7 @@ import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { directorySource } from '../../internal/controller/directory-source.ts';
 import { KeyKeeper } from '../../internal/controller/keep-reconciled.ts';
 import { SelfAudit } from '../../internal/controller/self-audit.ts';
+import { StandingProbe, forgetProbe } from '../../internal/controller/standing-probe.ts';
 import { BacklogWatch } from '../../internal/controller/watch-backlog.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
@@ -59,22 +60,33 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
   ready.push(contact.hides(keeper.faults));
   warnings.push(keeper.warnings);
 
-  openBacklog(config, { db, clock, metrics, leads: keeper.leads, loops, warnings }, tools);
+  const leading = { clock, metrics, leads: keeper.leads, loops };
+  openBacklog(config, { ...leading, db, warnings }, tools);
+  openProbe(config, leading);
 
   serving({ config: printableConfig(config) });
   return { adminUrl };
 }
 
+/** What only the leader does, beside the keys. */
+interface Leading {
+  readonly clock: Clock;
+  readonly metrics: ControllerMetrics;
+  readonly leads: () => boolean;
+  readonly loops: Loops;
+}
+
+function openProbe(config: ConfigOf<'controller'>, leading: Leading): void {
+  const { PROBE_KEY: key, PROBE_URL: baseUrl } = config;
+  forgetProbe(leading.metrics);
+  if (key === undefined) return;
+  const target = { baseUrl, key, setting: 'PROBE_URL (chart: probe.url)' };
+  new StandingProbe({ ...leading, target }).start(leading.loops);
+}
+
 function openBacklog(
   config: ConfigOf<'controller'>,
-  parts: {
-    readonly db: Db;
-    readonly clock: Clock;
-    readonly metrics: ControllerMetrics;
-    readonly leads: () => boolean;
-    readonly loops: Loops;
-    readonly warnings: Probe[];
-  },
+  parts: Leading & { readonly db: Db; readonly warnings: Probe[] },
   { log, closers }: { readonly log: Logger; readonly closers: Closers },
 ): void {
   const { db, clock, metrics, leads } = parts;

@@ -41,6 +41,8 @@ const PORTS = {
 };
 /** Only for this machine: production takes it from a Secret. */
 const DEMO_LINK_SECRET = 'only-for-make-run-on-this-machine-0000';
+/** That of the evaluation, which everybody knows. */
+const TEST_KEY = 'pik_test_evaluation_only_not_for_production';
 
 const opened: { readonly name: string; readonly close: () => Promise<unknown> }[] = [];
 let closing: Promise<void> | undefined;
@@ -100,6 +102,11 @@ async function main(): Promise<void> {
     keys: [inactiveKey],
     status: 'inactive',
   });
+  await writePartnerSecret(keyFolder, {
+    partner: 'test',
+    keys: [TEST_KEY],
+    annotations: { 'partner-ingest.io/mode': 'test' },
+  });
 
   step('starting ingest, processor, controller and console');
   // Developers with a collector can look at traces.
@@ -137,8 +144,10 @@ async function main(): Promise<void> {
     });
     return service;
   };
+  const port = String(await portOrFree(PORTS.http));
+  const baseUrl = `http://127.0.0.1:${port}/api/v1`;
   const [ingest, processor, controller] = await Promise.all([
-    start('ingest', { HTTP_PORT: String(await portOrFree(PORTS.http)) }),
+    start('ingest', { HTTP_PORT: port }),
     start('processor', {
       SMTP_URL: mail.smtpUrl,
       MAIL_FROM: 'accounts@partner-ingest.example',
@@ -147,7 +156,12 @@ async function main(): Promise<void> {
       LINK_SECRET: DEMO_LINK_SECRET,
       MAIL_TEMPLATES: process.env['MAIL_TEMPLATES'] ?? '',
     }),
-    start('controller', { PARTNER_KEYS_SOURCE: `directory:${keyFolder}` }),
+    start('controller', {
+      PARTNER_KEYS_SOURCE: `directory:${keyFolder}`,
+      ALLOW_PUBLISHED_SECRETS: 'true',
+      PROBE_URL: baseUrl,
+      PROBE_KEY: TEST_KEY,
+    }),
   ]);
   await Promise.all([ingest, processor, controller].map((service) => service.ready()));
   const page = await start('console', {
@@ -155,7 +169,6 @@ async function main(): Promise<void> {
     CONSOLE_PROCESSES: [ingest, processor, controller].map(({ adminUrl }) => adminUrl).join(','),
   });
 
-  const baseUrl = `${ingest.url}/api/v1`;
   const state: RunState = {
     pid: process.pid,
     baseUrl,
@@ -188,11 +201,18 @@ async function main(): Promise<void> {
   console.log(
     `\n${styleText('bold', 'Send an application')} (another terminal), then open ${styleText('cyan', mail.webUrl)}:\n`,
   );
+  const submit = (key: string, ein: string): string =>
+    `${baseUrl}/capital/ingest -H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json' ` +
+    `-d '{"email":"ada@example.com","business_name":"Ada Ltd","ein":"${ein}"}'`;
+  console.log(styleText('cyan', `curl -i ${submit(apiKey, '123456789')}`));
+  console.log(
+    `\n${styleText('bold', 'Send a test')}, which makes nothing real, and see its outcome:\n`,
+  );
   console.log(
     styleText(
       'cyan',
-      `curl -i ${baseUrl}/capital/ingest -H 'Authorization: Bearer ${apiKey}' -H 'Content-Type: application/json' ` +
-        `-d '{"email":"ada@example.com","business_name":"Ada Ltd","ein":"123456789"}'`,
+      `curl -H 'Authorization: Bearer ${TEST_KEY}' -H 'Prefer: wait=30' ` +
+        `${baseUrl}/capital/ingest/$(curl -s ${submit(TEST_KEY, '000000000')} | grep -o 'req_[0-9a-z]*')`,
     ),
   );
   console.log(

@@ -1,7 +1,10 @@
 /** Secrets that this repository publishes for the evaluation; they are not accepted elsewhere. */
 import { hashApiKey } from './api-key.ts';
 
-const PUBLISHED_KEYS = ['pik_evaluation_only_not_for_production'];
+const PUBLISHED_KEYS = [
+  'pik_evaluation_only_not_for_production',
+  'pik_test_evaluation_only_not_for_production',
+];
 const PUBLISHED_LINK_SECRETS = ['evaluation only, not a secret for production'];
 
 const publishedHashes = new Set(PUBLISHED_KEYS.map(hashApiKey));

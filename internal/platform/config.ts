@@ -59,7 +59,7 @@ export function printable(settings: Settings, config: object): Record<string, un
   return Object.fromEntries(
     Object.entries(config).map(([name, value]) => [
       name,
-      settings[name]?.secret === true ? true : value,
+      settings[name]?.secret === true && value !== undefined ? true : value,
     ]),
   );
 }

@@ -159,6 +159,22 @@ const settings = {
     about:
       'Whether the API key and the `LINK_SECRET` that the evaluation is published with count. Only for an evaluation.',
   },
+  PROBE_KEY: {
+    schema: z.string().optional(),
+    usedBy: ['controller'],
+    secret: true,
+    about:
+      "A partner's test key. The controller that leads then sends a test submission each minute and waits for its outcome.",
+  },
+  PROBE_URL: {
+    schema: url(['http', 'https'])
+      .default('http://127.0.0.1:8080/api/v1')
+      .transform((base) => base.replace(/\/$/, '')),
+    usedBy: ['controller'],
+    lenient: true,
+    about:
+      'Where the probe submits, up to `/api/v1`: best the address that partners use, so that it sees what they see.',
+  },
   KUBECONFIG: {
     schema: nonEmpty.optional(),
     usedBy: ['controller'],

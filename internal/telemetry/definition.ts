@@ -83,6 +83,8 @@ type Made<D> =
           readonly inc: (...values: [...Chosen<Labels>, by?: number]) => void;
           readonly set: (...values: [...Chosen<Labels>, value: number]) => void;
           readonly reset: () => void;
+          /** Without labels: there is no value until the next `set`. */
+          readonly remove: () => void;
         }
       : D extends Definition<'histogram', infer Labels>
         ? { readonly observe: (...values: [...Chosen<Labels>, value: number]) => void }

@@ -14,6 +14,7 @@ export const loops = [
   'over_limit',
   'partner_secrets',
   'pods',
+  'probe',
   'reconcile',
   'status_waits',
   'stored',

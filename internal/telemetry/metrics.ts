@@ -290,6 +290,15 @@ const controllerMetrics = {
     'What the audit of the last hour found, by kind, as `partner-ingest audit` names it; none while not leading.',
     { kind: openValues },
   ),
+  probeSuccess: gauge(
+    'probe_success',
+    '1 if the last test submission of the standing probe was completed, else 0; none without a probe or while not leading.',
+  ),
+  probeSeconds: gauge(
+    'probe_seconds',
+    'How long each step of the last probe took, in seconds; none for a step that failed.',
+    { step: ['accept', 'outcome'] },
+  ),
   keysWanted: gauge('keys_wanted', 'API keys the partner Secrets ask for.'),
   partnersEnding: gauge(
     'partners_keys_ending',

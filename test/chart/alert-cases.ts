@@ -65,11 +65,6 @@ export const healthyForAWeek: SeriesValues = {
   [of('requests_total', 'status="500"')]: `0+0x${STEPS}`,
 };
 
-/** The series rises until `step`. */
-const stoppedAt = (perStep: number, step: number): string =>
-  `0+${perStep}x${step} ${perStep * step}+0x${STEPS - step - 1}`;
-const traffic = of('requests_total', 'status="202"');
-
 export const longCases: readonly LongCase[] = [
   {
     alert: 'PartnerIngestPromiseBurnsSlowly',
@@ -83,33 +78,6 @@ export const longCases: readonly LongCase[] = [
     alert: 'PartnerIngestPromiseBurnsSlowly',
     name: 'four broken of twenty a day',
     series: { [of('requests_total', 'status="500"')]: `0+0x528 1+0x32 2+0x32 3+0x132 4+0x46` },
-  },
-  {
-    alert: 'PartnerIngestTrafficStopped',
-    name: 'none for an hour at a busy time',
-    series: { [traffic]: stoppedAt(3, 770) },
-    says: 'Partners sent submissions at this time yesterday and a week ago, and none now.',
-  },
-  {
-    alert: 'PartnerIngestTrafficStopped',
-    name: 'none for a day, of twenty a day',
-    series: { [traffic]: stoppedAt(20 / 96, 676) },
-    says: 'Partners sent submissions at this time yesterday and a week ago, and none now.',
-  },
-  {
-    alert: 'PartnerIngestTrafficStopped',
-    name: 'none for an hour, of twenty a day',
-    series: { [traffic]: stoppedAt(20 / 96, 770) },
-  },
-  {
-    alert: 'PartnerIngestTrafficStopped',
-    name: 'a weekend: none, and none a week ago',
-    series: { [traffic]: `0+0x250 0+3x430 1290+0x95` },
-  },
-  {
-    alert: 'PartnerIngestTrafficStopped',
-    name: 'requests arrive, and all are refused',
-    series: { [traffic]: stoppedAt(3, 770), [of('requests_total', 'status="401"')]: daily(2_000) },
   },
 ];
 
@@ -133,6 +101,7 @@ export const healthy: SeriesValues = {
   [of('refused_dropped_total', 'pod="ingest-1"')]: always(0),
   [of('leader', 'pod="controller-1"')]: always(1),
   [of('leader', 'pod="controller-2"')]: always(0),
+  [of('probe_success', 'pod="controller-1"')]: always(1),
   [of('oldest_waiting_seconds', 'state="recorded"')]: always(3),
   [of('oldest_waiting_seconds', 'state="account_created"')]: always(5),
   [of('records', 'state="recorded"')]: always(20),
@@ -187,6 +156,31 @@ export const cases: readonly AlertCase[] = [
       'four broken of six': {
         ...FEW,
         [of('requests_total', 'status="500"')]: '0+0x59 1 1 2 2 3 3 4+0x24',
+      },
+    },
+  },
+  {
+    alert: 'PartnerIngestProbeFails',
+    fires: {
+      [of('probe_success', 'pod="controller-1"')]: '1+0x83 0+0x6',
+      [of('loop_failing', 'loop="probe",pod="controller-1"')]: '0+0x80 1+0x10',
+    },
+    says: 'For five minutes no test submission of the standing probe has been accepted and completed.',
+    quiet: { [of('probe_success', 'pod="controller-1"')]: '1+0x80 0+0x4 1 0+0x4' },
+    alsoFires: {
+      'it is not accepted, and live work waits': {
+        fires: {
+          [of('probe_success', 'pod="controller-1"')]: '1+0x83 0+0x6',
+          [of('oldest_waiting_seconds', 'state="recorded"')]: always(500),
+        },
+        says: 'For five minutes no test submission of the standing probe has been accepted and completed.',
+      },
+    },
+    alsoQuiet: {
+      'it waits behind live work': {
+        [of('probe_success', 'pod="controller-1"')]: always(0),
+        [of('probe_seconds', 'pod="controller-1",step="accept"')]: always(0.01),
+        [of('oldest_waiting_seconds', 'state="recorded"')]: always(500),
       },
     },
   },

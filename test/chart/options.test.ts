@@ -74,19 +74,18 @@ describe('an option', () => {
     const own = (name: string): Json => ({ mongodb: { existingSecret: name, key: `k-${name}` } });
     const secretsOf = async (values: Json): Promise<string[]> => {
       const objects = await render({ ...production, ...values });
-      return [...COMPONENTS, 'test'].map((component) => {
+      return COMPONENTS.map((component) => {
         const { sources } = volume(specOf(objects, component), 'secrets')['projected'] as Json;
         const { name, items } = sources[0].secret as Json;
         return `${name} ${items[0].key}`;
       });
     };
-    const [shared, ...all] = ['mongodb uri', 'a k-a', 'b k-b', 'c k-c', 'd k-d'];
-    expect(await secretsOf({ ingest: own('a') })).toEqual(['a k-a', shared, shared, shared]);
+    const [shared, ...all] = ['mongodb uri', 'a k-a', 'b k-b', 'c k-c'];
+    expect(await secretsOf({ ingest: own('a') })).toEqual(['a k-a', shared, shared]);
     const each = {
       ingest: own('a'),
       processor: own('b'),
       controller: own('c'),
-      tests: own('d'),
       console: own('e'),
     };
     expect(await secretsOf({ mongodb: {}, ...each })).toEqual(all);
@@ -283,7 +282,47 @@ describe('an option', () => {
     const mail = { '25 465 587': egress.smtpTo };
     expect(reached(objects, 'ingest')).toEqual({ ...stores, ...traces });
     expect(reached(objects, 'processor')).toEqual({ ...stores, ...traces, ...mail });
-    expect(reached(objects, 'controller')).toEqual({ ...stores, '443 6443': egress.kubernetesTo });
+    // The address that partners use may be anywhere.
+    const api = { '443 6443': egress.kubernetesTo };
+    expect(reached(objects, 'controller')).toEqual({ ...stores, ...api, '443': undefined });
+    const probe = { existingSecret: 'probe' };
+    const inside = await render({ ...everything, networkPolicy: { egress }, probe });
+    expect(reached(inside, 'controller')).toEqual({ ...stores, ...api, '8080': [RELEASE] });
+  });
+
+  test('the standing probe and `helm test` have the key of a test partner, and no database', async () => {
+    const of = async (values: Json, base: Json = production): Promise<Json[]> => {
+      const objects = await render({ ...base, ...values });
+      return ['controller', 'test'].map((component) => {
+        const spec = specOf(objects, component);
+        const sources = (volume(spec, 'secrets')['projected']?.sources ?? []) as Json[];
+        return {
+          key: sources
+            .map(({ secret }) => secret as Json)
+            .find((secret) => secret['items'][0].path === 'PROBE_KEY')?.['name'],
+          told: variablesOf(spec)
+            .filter(({ name }) => /^(PROBE|MONGODB_URI)/.test(name as string))
+            .map(({ name, value }) => `${name}=${value}`)
+            .filter((told) => component === 'test' || told.startsWith('PROBE')),
+        };
+      });
+    };
+    const file = 'PROBE_KEY_FILE=/etc/partner-ingest/secrets/PROBE_KEY';
+    const url = 'PROBE_URL=http://demo-partner-ingest-ingest:80/api/v1';
+    const none = { key: undefined, told: [] };
+    expect(await of({})).toEqual([none, none]);
+    expect(await of({ probe: { existingSecret: 'a' } })).toEqual([
+      { key: 'a', told: [file, url] },
+      { key: 'a', told: [file] },
+    ]);
+    const outside = { file: '/b', url: 'https://api.example.com/api/v1' };
+    expect(await of({ probe: outside, tests: { existingSecret: 'c' } })).toEqual([
+      { key: undefined, told: ['PROBE_KEY_FILE=/b', `PROBE_URL=${outside.url}`] },
+      { key: 'c', told: [file] },
+    ]);
+    expect(await of({ ingest: { statusEndpoint: false } }, evaluation)).toEqual([none, none]);
+    for (const { key } of await of({}, evaluation))
+      expect(key).toBe('demo-partner-ingest-evaluation');
   });
 
   test('a ServiceMonitor finds the admin ports although a GitOps tool changes the instance label', async () => {
@@ -387,23 +426,13 @@ describe('an option', () => {
     expect(spec['containers'][0].volumeMounts).toContainEqual({ name: 'data', mountPath: '/data' });
   });
 
-  test('helm test with a key sends an application, and cleans up', async () => {
-    const tests = { existingSecret: 'partner', key: 'k' };
-    const pod = one(await render({ ...production, tests }), 'Pod');
-    expect(pod.metadata.annotations).toMatchObject({
+  test('the pod of `helm test` is a hook that no mesh injects into', async () => {
+    const { metadata } = one(await render(production), 'Pod');
+    expect(metadata.annotations).toMatchObject({
       'helm.sh/hook': 'test',
       'linkerd.io/inject': 'disabled',
       'helm.sh/hook-delete-policy': 'before-hook-creation,hook-succeeded',
     });
-    expect(pod.metadata.labels['sidecar.istio.io/inject']).toBe('false');
-    expect(volume(pod['spec'], 'key')['secret']).toMatchObject({
-      secretName: 'partner',
-      items: [{ key: 'k', path: 'API_KEY' }],
-    });
-    const hasKey = async (values: Json): Promise<boolean> =>
-      variablesOf(specOf(await render(values), 'test')).some(({ name }) => name === 'API_KEY_FILE');
-    expect(await hasKey({ ...production, tests })).toBe(true);
-    expect(await hasKey(evaluation)).toBe(true);
-    expect(await hasKey(production)).toBe(false);
+    expect(metadata.labels['sidecar.istio.io/inject']).toBe('false');
   });
 });

@@ -53,6 +53,7 @@ const contradictions: readonly (readonly [string, Json, readonly Fault[]])[] = [
     [
       ['mongodb.file', '/vault/uri', /mongodb\.existingSecret and mongodb\.file/],
       ['redis.file', '/vault/url', /redis\.existingSecret and redis\.file/],
+      ['probe', { existingSecret: 'a', file: '/b' }, /probe\.existingSecret and probe\.file/],
       [
         'processor.mongodb',
         { existingSecret: 'a', file: '/b' },
@@ -97,11 +98,9 @@ const contradictions: readonly (readonly [string, Json, readonly Fault[]])[] = [
       ['partnerKeys.namespace', 'default', /partnerKeys\.namespace is default, a namespace of the/],
       ['processor.autoscaling', { enabled: true, by: 'external' }, /external\.name/],
       ['mongodb', {}, /mongodb\.existingSecret is empty/],
-      [
-        'ingest.mongodb.existingSecret',
-        'a',
-        /which processor, controller, console, tests would use/,
-      ],
+      ['ingest.statusEndpoint', false, /look-up, which ingest\.statusEndpoint=false switches off/],
+      ['tests.existingSecret', 'a', /probe and tests wait for the outcome by a look-up/],
+      ['ingest.mongodb.existingSecret', 'a', /which processor, controller, console would use/],
     ],
   ],
   ...['kube-public', 'openshift-config', 'istio-system'].map(

@@ -177,7 +177,7 @@ describe('the chart', () => {
           // An evaluation has no Ingress.
           ingress: {},
           ...Object.fromEntries(Object.keys(production).map((key) => [key, {}])),
-          tests: {},
+          probe: {},
         },
         { release },
       );

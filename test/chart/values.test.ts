@@ -29,6 +29,7 @@ import {
 interface EvaluationValues {
   readonly evaluation: {
     readonly demoPartner: { readonly apiKey: string };
+    readonly testApiKey: string;
     readonly linkSecret: string;
   };
 }
@@ -66,7 +67,6 @@ const bases: readonly Json[] = [
     ingest: { ...OWN, podDisruptionBudget: { minAvailable: 2, maxUnavailable: null } },
     processor: OWN,
     controller: OWN,
-    tests: OWN,
   },
 ];
 
@@ -217,6 +217,8 @@ const settable: Record<string, readonly [string, unknown, string?]> = {
   SHUTDOWN_DELAY_MS: ['ingest.preStopSeconds', 7, '0'],
   PARTNER_KEYS_SOURCE: ['partnerKeys.source', 'directory:/keys'],
   WATCH_NAMESPACES: ['partnerKeys.namespace', 'a'],
+  PROBE_KEY: ['probe.file', '/probe'],
+  PROBE_URL: ['probe.url', 'https://api.other.example/api/v1'],
   SMTP_URL: ['smtp.file', '/smtp'],
   MAIL_FROM: ['smtp.from', 'other@example.com'],
   MAIL_CLIENT_NAME: ['smtp.clientName', 'mail.example.com'],
@@ -294,7 +296,7 @@ describe('settings', () => {
       return withValue(secret === path ? values : withValue(values, secret, ''), path, given);
     };
     // Keys from a folder have no namespace.
-    const { PARTNER_KEYS_SOURCE: source, ...others } = settable;
+    const { PARTNER_KEYS_SOURCE: source, STATUS_ENDPOINT: lookUps, ...others } = settable;
     const told = async (values: Json): Promise<Json> => {
       const objects = await render(values);
       return Object.assign({}, ...PROCESSES.map((process) => environmentOf(objects, process)));
@@ -305,15 +307,19 @@ describe('settings', () => {
       arrives ?? String(given),
     ]);
     expect(all).toMatchObject(Object.fromEntries(wanted));
-    expect(await told(set(traced, source!))).toMatchObject({ PARTNER_KEYS_SOURCE: source![1] });
+    // The probe needs look-ups.
+    const apart = await told([source!, lookUps!].reduce(set, traced));
+    expect(apart).toMatchObject({ PARTNER_KEYS_SOURCE: source![1], STATUS_ENDPOINT: 'false' });
   });
 
   test('the published secrets are accepted only in an evaluation', async () => {
-    const { demoPartner, linkSecret } = (parse(valuesYaml) as EvaluationValues).evaluation;
+    const { demoPartner, testApiKey, linkSecret } = (parse(valuesYaml) as EvaluationValues)
+      .evaluation;
     expect([
       isPublishedKey(hashApiKey(demoPartner.apiKey)),
+      isPublishedKey(hashApiKey(testApiKey)),
       hasPublishedSecret(linkSecret),
-    ]).toEqual([true, true]);
+    ]).toEqual([true, true, true]);
   });
 
   test.each(PROCESSES)('only an evaluation lets %s run without TLS', async (process) => {

@@ -71,7 +71,7 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   'backlog-refused': { raises: [FAILING], may: [WAITING] },
   // The controllers restart, and the new leader audits at once.
   'account-alone': { raises: [alert('AuditFindings')], may: [LEADER] },
-  'traffic-stopped': { raises: [alert('TrafficStopped')] },
+  'probe-refused': { raises: [alert('ProbeFails')], may: [LEADER] },
   'untrusted-proxy': { raises: [alert('UntrustedProxy')] },
   'smtp-stopped': { raises: [PAUSED], may: [MAILS_WAITING], allows: ['second_mail'] },
   'smtp-550': { raises: [alert('MailsUndeliverable')], allows: ['undeliverable', 'second_mail'] },

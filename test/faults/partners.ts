@@ -8,7 +8,6 @@ import { pause } from '../../internal/platform/deadline.ts';
 import { INGEST_PATH } from '../support/http.ts';
 import type { Injector } from './fault.ts';
 import { FAULT_USER_AGENT } from './ledger.ts';
-import type { ChaosWorld } from './world.ts';
 
 const PARTNERS = Array.from({ length: ENDED_FREELY + 1 }, (_none, index) => ({
   partner: `emptied-${index}`,
@@ -43,10 +42,6 @@ function sending(
   };
 }
 
-const setReady = async (world: ChaosWorld, ready: boolean): Promise<void> => {
-  for (const slot of world.slotsOf('ingest')) slot.ready = ready;
-};
-
 export const partnerFaults = {
   'keys-unreadable': {
     about: 'the partner Secrets cannot be listed',
@@ -80,12 +75,6 @@ export const partnerFaults = {
     { path: INGEST_PATH, method: 'POST', body: '{}' },
     { authorization: `Bearer ${newApiKey()}`, 'user-agent': FAULT_USER_AGENT },
   ),
-  // No request reaches ingest, as after an expired certificate.
-  'traffic-stopped': {
-    about: 'no request of a partner arrives any more',
-    inject: (world) => setReady(world, false),
-    heal: (world) => setReady(world, true),
-  },
   'untrusted-proxy': sending(
     'most requests come with X-Forwarded-For from a proxy that is not in TRUSTED_PROXIES',
     10,

@@ -38,9 +38,14 @@ function killed(name: ServiceName): Injector {
 
 const ALONE = 'alone';
 
-async function renewControllers(world: ChaosWorld): Promise<void> {
-  await Promise.all(world.slotsOf('controller').map((slot) => world.drain(slot)));
-  await refill(world);
+async function renewControllers(
+  world: ChaosWorld,
+  environment: Readonly<Record<string, string>> = {},
+): Promise<void> {
+  for (const slot of world.slotsOf('controller')) {
+    await world.drain(slot);
+    await world.start(slot, environment);
+  }
 }
 
 function drained(name: ServiceName): Injector {
@@ -112,6 +117,11 @@ export const processFaults = {
       await world.db.collection<Account>(ACCOUNTS).deleteOne({ requestId: ALONE });
       await renewControllers(world);
     },
+  },
+  'probe-refused': {
+    about: 'the standing probe comes with a live key',
+    inject: (world) => renewControllers(world, { PROBE_KEY: world.keys.good }),
+    heal: (world) => renewControllers(world),
   },
   'ingest-choked': {
     about: 'one ingest gets the CPU for 300 of every 700 ms',

@@ -29,6 +29,7 @@ const rights: Readonly<
   over_limit: ['ingest', 'update'],
   partner_secrets: ['controller', 'find'],
   pods: 'needs no right: each pod shows its own fault',
+  probe: 'needs no right: it asks ingest',
   reconcile: ['processor', 'find'],
   status_waits: ['ingest', 'find'],
   stored: ['console', 'find'],

@@ -194,12 +194,22 @@ const refused = (at: 'auth' | 'mail', code: number, message: string): Promise<vo
   refuseSessions({ at, answer: { code, message } });
 
 test.each([
-  ['is away', 0, () => world.mail.stopListening()],
-  ['refuses our login', 1, () => refused('auth', 535, '5.7.8 authentication failed')],
-  ['refuses our sender', 1, () => refused('mail', 550, '5.7.1 Sender refused')],
+  ['is away', 0, /the connection is refused/, () => world.mail.stopListening()],
+  [
+    'refuses our login',
+    1,
+    /it refuses the login \(535\)/,
+    () => refused('auth', 535, '5.7.8 authentication failed'),
+  ],
+  [
+    'refuses our sender',
+    1,
+    /it refuses our sender \(550\)/,
+    () => refused('mail', 550, '5.7.1 Sender refused'),
+  ],
 ] as const)(
   'while the relay %s, e-mails wait without a counted attempt, and then each goes out once',
-  async (_name, senderRefused, begin) => {
+  async (_name, senderRefused, warning, begin) => {
     await begin();
     const people = Array.from({ length: 20 }, newApplication);
     const ids = await Promise.all(people.map((fields) => submit(world, ingest, fields)));
@@ -209,6 +219,10 @@ test.each([
       world.metric(processor, 'partner_ingest_worker_paused', { waits_for: 'relay' });
     await eventually('the pause', async () => (await paused()) === 1);
     expect(await world.metric(processor, 'partner_ingest_sender_refused')).toBe(senderRefused);
+    expect(await (await fetch(`${processor.adminUrl}/readyz`)).json()).toMatchObject({
+      ok: true,
+      warnings: [expect.stringMatching(warning)],
+    });
     const waiting = await made();
     expect(waiting.map(({ attempts }) => attempts)).toEqual(people.map(() => 0));
     expect(JSON.stringify(waiting)).not.toContain(LOGIN.password);

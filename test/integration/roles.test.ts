@@ -1,12 +1,7 @@
 /** Compares the commands of each process on the wire with its rights in docs/stores.md. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { execFile } from 'node:child_process';
-import { mkdtempSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { promisify } from 'node:util';
+import { unlinkSync } from 'node:fs';
 import type { Document } from 'mongodb';
-import { ROOT } from '../../tools/root.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
 import { cliOf } from '../support/cli.ts';
@@ -16,17 +11,16 @@ import { read } from '../support/pages.ts';
 import { hurryReconcile, submit } from '../support/processing.ts';
 import { storedKeys } from '../support/stored-keys.ts';
 import { openTestStores } from '../support/test-stores.ts';
-import { HANG_MS, eventually } from '../support/wait.ts';
+import { eventually } from '../support/wait.ts';
 import {
   newApplication,
-  NO_REDIS,
   openWorld,
   requestIdOf,
   type InProcess,
   type World,
 } from '../support/world.ts';
 
-const PROCESSES = ['ingest', 'processor', 'controller', 'console', 'helm test'] as const;
+const PROCESSES = ['ingest', 'processor', 'controller', 'console'] as const;
 type Name = (typeof PROCESSES)[number];
 type Speaker = Name | 'operator';
 
@@ -35,7 +29,6 @@ const READS = ['find', 'aggregate', 'count', 'distinct'];
 const WRITES = ['insert', 'update', 'delete', 'findAndModify', 'bulkWrite'];
 
 let world: World;
-let folder: string;
 let wires: Record<Speaker, MongoWire>;
 let [controller, ingest, processor, desk]: InProcess[] = [];
 
@@ -57,7 +50,6 @@ beforeAll(async () => {
       RATE_LIMIT_MAX: '60',
     },
   });
-  folder = mkdtempSync(join(tmpdir(), 'roles-'));
   controller = await world.start('controller', { MONGODB_URI: wires.controller.url });
   ingest = await world.start('ingest', { MONGODB_URI: wires.ingest.url });
   processor = await world.start('processor', { MONGODB_URI: wires.processor.url });
@@ -66,7 +58,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await world.close();
   for (const wire of Object.values(wires)) await wire.close();
-  rmSync(folder, { recursive: true });
 });
 
 /** Returns rights such as `requests find`. */
@@ -93,8 +84,7 @@ const used = (name: Name): string[] =>
 
 /** The write concerns of each collection. */
 function concerns(): Record<string, readonly string[]> {
-  const { 'helm test': _, ...others } = wires;
-  const written = Object.values(others).flatMap(({ commands }) =>
+  const written = Object.values(wires).flatMap(({ commands }) =>
     commands.flatMap((command) => {
       const [name = '', collection] = Object.entries(command)[0] ?? [];
       // `wtimeout` differs between writes.
@@ -115,7 +105,7 @@ function documented(name: Name): string[] {
     .split('\n')
     .map((line) => line.split('|').map((cell) => cell.trim()));
   const header = rows.find(([, first]) => first === 'Process')!;
-  const row = rows.find(([, first]) => first?.replaceAll('`', '') === name)!;
+  const row = rows.find(([, first]) => first === name)!;
   return row
     .flatMap((cell, column) =>
       (cell.match(/find|insert|update|remove|indexes/g) ?? []).map(
@@ -214,57 +204,6 @@ async function look(): Promise<void> {
   await submitForm('/find', '/find', { email: applicant?.email ?? '' });
   await submitForm(`/requests/${id}`, `/requests/${id}/reveal`, { why: 'a look' });
 }
-
-/** Runs `helm test` with these processes. */
-async function helmTest(...services: readonly InProcess[]) {
-  return await helmTestFor('60', services);
-}
-
-async function helmTestFor(seconds: string, services: readonly InProcess[]) {
-  const [uriFile, keyFile] = [join(folder, 'uri'), join(folder, 'key')];
-  writeFileSync(uriFile, wires['helm test'].url);
-  writeFileSync(keyFile, world.key);
-  const program = read('charts/partner-ingest/files/send-one.mjs');
-  return promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program], {
-    cwd: ROOT,
-    timeout: HANG_MS,
-    env: {
-      ADMIN_ADDRESSES: services.map(({ adminUrl }) => new URL(adminUrl).host).join(' '),
-      BASE_URL: `${ingest!.url}/api/v1`,
-      TIMEOUT_SECONDS: seconds,
-      EMAIL: 'helm-test@example.com',
-      MONGODB_DATABASE: world.stores.database,
-      MONGODB_URI_FILE: uriFile,
-      API_KEY_FILE: keyFile,
-    },
-  });
-}
-
-test('helm test fails where a pod is ready with a warning, and says what to set', async () => {
-  const alone = await world.start('ingest', { REDIS_URL: NO_REDIS });
-  await expect(helmTest(alone, processor!)).rejects.toMatchObject({
-    stderr: expect.stringMatching(/Redis at 127\.0\.0\.1:1: the connection is refused/),
-  });
-  await alone.close();
-});
-
-test('helm test sends an application, waits for its end, and removes it', async () => {
-  const { stdout } = await helmTest(ingest!, processor!, controller!);
-  expect(stdout).toContain('e-mail handed over');
-  expect(world.mail.mails).toHaveLength(1);
-  expect(await world.records()).toEqual([]);
-  expect(await world.accounts()).toEqual([]);
-});
-
-test('a helm test that times out prints the last error of its record', async () => {
-  world.mail.setFault({ at: 'rcpt', answer: { code: 451, message: '4.7.1 later' } });
-  await expect(helmTestFor('5', [ingest!, processor!])).rejects.toMatchObject({
-    stderr: expect.stringMatching(/still account_created after 5 s: .*451/),
-  });
-  world.mail.setFault(undefined);
-  for (const name of ['requests', 'accounts'])
-    await world.stores.db.collection(name).deleteMany({});
-});
 
 async function changeKeys(): Promise<void> {
   const stored = async (): Promise<number> => (await storedKeys(world.stores.db)).length;

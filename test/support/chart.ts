@@ -70,7 +70,7 @@ export const everything = {
       url: 'https://console.example.com',
     },
   },
-  tests: { existingSecret: 'test-partner' },
+  probe: { existingSecret: 'probe', url: 'https://api.example.com/api/v1' },
 };
 
 /** Returns `values` with `value` at a path such as `ingest.port`. */

@@ -101,3 +101,14 @@ true where an object of an operator's kind is made: "auto" makes it where the cl
 {{- $known := and (eq (toString .enabled) "auto") (.root.Capabilities.APIVersions.Has .kind) -}}
 {{- if and .root.Values.metrics.enabled (or $known (eq (toString .enabled) "true")) }}true{{ end -}}
 {{- end -}}
+
+{{/* true where there is a test partner's key for the standing probe. Takes the root. */}}
+{{- define "partner-ingest.probes" -}}
+{{- $key := or .Values.evaluation.enabled .Values.probe.existingSecret .Values.probe.file -}}
+{{- if and $key .Values.ingest.statusEndpoint }}true{{ end -}}
+{{- end -}}
+
+{{/* Base URL of the Service. Takes the root. */}}
+{{- define "partner-ingest.serviceUrl" -}}
+http://{{ include "partner-ingest.fullname" . }}-ingest:{{ .Values.service.port }}/api/v1
+{{- end -}}

@@ -1,5 +1,5 @@
 {{/*
-Where the four credentials come from: your Secret, your file, or the evaluation stores. They reach the processes as files,
+Where the credentials come from: your Secret, your file, or the evaluation stores. They reach the processes as files,
 so that no value stands in a pod's environment.
 */}}
 
@@ -23,7 +23,7 @@ One credential, as JSON of {"secret", "key"} or {"file"}: a component's own wher
 
 {{/* Which setting each credential is, as JSON. */}}
 {{- define "partner-ingest.credentialSettings" -}}
-{{- dict "mongodb" "MONGODB_URI" "redis" "REDIS_URL" "smtp" "SMTP_URL" "links" "LINK_SECRET" | toJson -}}
+{{- dict "mongodb" "MONGODB_URI" "redis" "REDIS_URL" "smtp" "SMTP_URL" "links" "LINK_SECRET" "probe" "PROBE_KEY" "tests" "PROBE_KEY" | toJson -}}
 {{- end -}}
 
 {{/* The variables NAME_FILE of some credentials. Takes (dict "root" $ "component" "ingest" "credentials" (list "mongodb")). */}}

@@ -1,0 +1,125 @@
+/**
+ * One submission with a partner's test key, over the partners' own interface. The standing probe
+ * and `helm test` (charts/partner-ingest/files/send-one.mjs) send it.
+ */
+import { contactReason } from '../platform/contact-failure.ts';
+import { pause } from '../platform/deadline.ts';
+import { defined } from '../platform/defined.ts';
+
+/** This EIN of the test endings always completes. */
+const COMPLETES = '000000000';
+const CALL_TIMEOUT_MS = 10_000;
+/** The longest that one look-up may wait. */
+const MAX_WAIT_SECONDS = 30;
+/** A look-up that a stopping pod cut short is asked again after this. */
+const ASK_AGAIN_MS = 1_000;
+/** An answer may come from any proxy on the way. */
+const MAX_QUOTED = 200;
+
+export interface TestTarget {
+  /** Up to and including `/api/v1`. */
+  readonly baseUrl: string;
+  readonly key: string;
+  /** What an operator corrects when `baseUrl` cannot be reached. */
+  readonly setting: string;
+}
+
+/** Returns the `request_id`. Rejects in words for an operator if the answer is not a 202. */
+export async function submitTest(
+  target: TestTarget,
+  email: string,
+  signal?: AbortSignal,
+): Promise<string> {
+  if (!/^pik_test_[\x21-\x7e]+$/.test(target.key))
+    throw new Error('the key does not begin "pik_test_": a live key would make real accounts');
+  const { data } = await expectData(202, target, '/capital/ingest', {
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ email, business_name: 'Test Ltd', ein: COMPLETES }),
+    signal,
+  });
+  return data.request_id;
+}
+
+/** Resolves when the request is completed. Rejects in words if it ends otherwise, or not in time. */
+export async function testCompleted(
+  target: TestTarget,
+  requestId: string,
+  { withinMs, signal }: { readonly withinMs: number; readonly signal?: AbortSignal | undefined },
+): Promise<void> {
+  const until = performance.now() + withinMs;
+  for (let leftMs = withinMs; leftMs > 0; leftMs = until - performance.now()) {
+    const wait = Math.min(MAX_WAIT_SECONDS, Math.ceil(leftMs / 1_000));
+    const { data, headers } = await expectData(200, target, `/capital/ingest/${requestId}`, {
+      headers: { prefer: `wait=${wait}` },
+      timeoutMs: wait * 1_000 + CALL_TIMEOUT_MS,
+      signal,
+    });
+    const { state, reasons = [] } = data;
+    if (state === 'completed') return;
+    if (state !== 'processing') {
+      const why = reasons.map(({ message }) => message).join('; ');
+      throw new Error(`${requestId} ended ${state}${why === '' ? '' : `: ${why}`}`);
+    }
+    if (!headers.has('preference-applied')) await pause(ASK_AGAIN_MS, signal);
+  }
+  throw new Error(`${requestId} is still processing after ${withinMs / 1_000} s`);
+}
+
+/** Of a submission or a look-up. */
+interface Data {
+  readonly request_id: string;
+  readonly state?: string;
+  readonly reasons?: readonly { readonly message: string }[];
+}
+
+interface Question {
+  readonly headers?: Readonly<Record<string, string>>;
+  /** A POST has one. */
+  readonly body?: string;
+  readonly timeoutMs?: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Rejects in words for an operator if there is no answer. */
+export async function ask(
+  { baseUrl, setting }: Omit<TestTarget, 'key'>,
+  path: string,
+  { headers = {}, body, timeoutMs = CALL_TIMEOUT_MS, signal }: Question,
+): Promise<{ readonly status: number; readonly headers: Headers; readonly text: string }> {
+  const ended = AbortSignal.timeout(timeoutMs);
+  try {
+    const answer = await fetch(baseUrl + path, {
+      method: body === undefined ? 'GET' : 'POST',
+      headers,
+      ...defined({ body }),
+      // A redirect would turn the POST into a GET.
+      redirect: 'manual',
+      signal: signal === undefined ? ended : AbortSignal.any([signal, ended]),
+    });
+    return { status: answer.status, headers: answer.headers, text: await answer.text() };
+  } catch (error) {
+    const place = { name: 'Ingest', at: new URL(baseUrl).host, setting };
+    throw new Error(contactReason(place, error), { cause: error });
+  }
+}
+
+async function expectData(
+  status: number,
+  target: TestTarget,
+  path: string,
+  question: Question,
+): Promise<{ readonly data: Data; readonly headers: Headers }> {
+  const headers = { ...question.headers, authorization: `Bearer ${target.key}` };
+  const answer = await ask(target, path, { ...question, headers });
+  const data = answer.status === status ? dataIn(answer.text) : undefined;
+  if (data !== undefined) return { data, headers: answer.headers };
+  throw new Error(`expected ${status}, got ${answer.status}: ${answer.text.slice(0, MAX_QUOTED)}`);
+}
+
+function dataIn(text: string): Data | undefined {
+  try {
+    return (JSON.parse(text) as { readonly data?: Data } | null)?.data;
+  } catch {
+    return undefined;
+  }
+}
