@@ -3,13 +3,16 @@
  * `make mutants` tries them. A row: a text that stands in the file once, what replaces it, and what
  * breaks.
  */
-export interface Mutant {
-  /** The promise as docs/proof.md words it. */
-  readonly promise: string;
+export interface Change {
   readonly file: string;
-  readonly test: string;
   readonly find: string;
   readonly replace: string;
+}
+
+export interface Mutant extends Change {
+  /** The promise as docs/proof.md words it. */
+  readonly promise: string;
+  readonly test: string;
   readonly why: string;
 }
 
@@ -28,7 +31,7 @@ const file = (path: string, test: string, rows: readonly Row[]): Omit<Mutant, 'p
   }));
 
 /** The text with the change; undefined unless the original stands there once. */
-export function mutated(text: string, { find, replace }: Mutant): string | undefined {
+export function mutated(text: string, { find, replace }: Change): string | undefined {
   const parts = text.split(find);
   return parts.length === 2 ? parts.join(replace) : undefined;
 }

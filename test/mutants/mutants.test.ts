@@ -4,20 +4,26 @@ import { existsSync, readFileSync } from 'node:fs';
 import { stripTypeScriptTypes } from 'node:module';
 import { join } from 'node:path';
 import { ROOT } from '../../tools/root.ts';
-import { mutants, mutated } from './list.ts';
+import { breaks } from '../upgrade/breaks.ts';
+import { mutants, mutated, type Change } from './list.ts';
 
 /** A run of all then takes ten minutes. */
 const AT_MOST = 60;
 
-test.each(mutants)('$file: $find', (mutant) => {
-  const file = join(ROOT, mutant.file);
-  const text = existsSync(file) ? mutated(readFileSync(file, 'utf8'), mutant) : undefined;
-  expect(text).toEqual(expect.any(String));
-  // A syntax error would turn every test red.
-  if (file.endsWith('.ts')) stripTypeScriptTypes(text ?? '');
-  expect(mutant.replace).not.toBe(mutant.find);
-  expect(existsSync(join(ROOT, mutant.test))).toBe(true);
-});
+const ofUpgrades = Object.values(breaks).flatMap(({ edits }): readonly Change[] => edits);
+
+test.each<Change & { readonly test?: string }>([...mutants, ...ofUpgrades])(
+  '$file: $find',
+  (change) => {
+    const file = join(ROOT, change.file);
+    const text = existsSync(file) ? mutated(readFileSync(file, 'utf8'), change) : undefined;
+    expect(text).toEqual(expect.any(String));
+    // A syntax error would turn every test red.
+    if (file.endsWith('.ts')) stripTypeScriptTypes(text ?? '');
+    expect(change.replace).not.toBe(change.find);
+    if (change.test !== undefined) expect(existsSync(join(ROOT, change.test))).toBe(true);
+  },
+);
 
 test('each mutant breaks a promise of docs/proof.md, and their number is bounded', () => {
   const proof = readFileSync(join(ROOT, 'docs/proof.md'), 'utf8').replaceAll(/\s+/g, ' ');

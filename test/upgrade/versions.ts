@@ -3,6 +3,7 @@ import { cp, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { run } from '../../tools/program.ts';
 import { ROOT } from '../../tools/root.ts';
+import { mutated } from '../mutants/list.ts';
 import { baseCommit, sourceOf } from '../support/source-of.ts';
 import { breaks, type BreakName } from './breaks.ts';
 import type { Version } from './makers.ts';
@@ -28,13 +29,11 @@ export async function todaysVersion(
   const folder = join(parent, 'today');
   for (const name of SHARED) await cp(join(ROOT, name), join(folder, name), { recursive: true });
   await sharePackages(folder);
-  for (const [file, find, replace] of broken === undefined ? [] : breaks[broken].edits) {
-    const text = await readFile(join(folder, file), 'utf8');
-    if (text.split(find).length !== 2) throw new Error(`${file} has not exactly one: ${find}`);
-    await writeFile(
-      join(folder, file),
-      text.replace(find, () => replace),
-    );
+  for (const change of broken === undefined ? [] : breaks[broken].edits) {
+    const file = join(folder, change.file);
+    const text = mutated(await readFile(file, 'utf8'), change);
+    if (text === undefined) throw new Error(`${change.file} has not exactly one: ${change.find}`);
+    await writeFile(file, text);
   }
   return { name: 'today', folder };
 }
