@@ -5,9 +5,8 @@ import { defined } from '../platform/defined.ts';
 import { requireDurable, updateInOrder } from '../platform/mongo.ts';
 import {
   BACKLOG_TIMEOUT_MS,
-  DUE_OF_PARTNER,
   DUE_PAGE,
-  DUE_PARTNERS,
+  DUE_PAGES,
   DUE_TIMEOUT_MS,
   FIRST_SIGHT_GRACE_MS,
 } from './limits.ts';
@@ -30,9 +29,6 @@ interface Without {
   readonly withoutPartners: readonly string[];
 }
 
-const notOf = (partners: readonly string[]) =>
-  partners.length === 0 ? undefined : { $nin: [...partners] };
-
 const projection = {
   state: 1,
   version: 1,
@@ -46,73 +42,55 @@ const projection = {
 export class DueWork {
   readonly #collection: Collection<SubmissionRecord>;
   readonly #clock: Clock;
-  #lookedUpTo = '';
 
   constructor(options: { readonly db: Db; readonly clock: Clock }) {
     this.#collection = submissionCollection(options.db);
     this.#clock = options.clock;
   }
 
-  /**
-   * The live records due longest in each open state and, if e-mails fill a page, the oldest of other
-   * partners, so that one partner cannot hide the others.
-   */
+  /** The live records due longest in each open state. */
   async read({ withoutPartners }: Without): Promise<Due> {
-    const held = notOf(withoutPartners);
-    const oldest = await Promise.all(openStates.map((state) => this.#find(state, held, DUE_PAGE)));
-    const [, mails = []] = oldest;
-    const others = mails.length < DUE_PAGE ? [] : await this.#ofOtherPartners(held);
-    const byId = new Map([...oldest.flat(), ...others].map((record) => [record._id, record]));
+    const found = await Promise.all(
+      openStates.map((state) => this.#ofState(state, withoutPartners)),
+    );
     return {
-      records: [...byId.values()],
-      full: openStates.filter((_, index) => oldest[index]?.length === DUE_PAGE),
+      records: found.flat(),
+      full: openStates.filter((_, index) => found[index]!.length >= DUE_PAGE),
     };
   }
 
   /** At most a page, those due longest. */
   readTests({ withoutPartners }: Without): Promise<DueRecord[]> {
-    const open = { state: { $in: [...openStates] }, test: true } as const;
-    return this.#query({ ...open, ...defined({ partnerId: notOf(withoutPartners) }) }, DUE_PAGE);
+    return this.#page({ state: { $in: [...openStates] }, test: true }, withoutPartners);
   }
 
-  async #ofOtherPartners(held: { readonly $nin: string[] } | undefined): Promise<DueRecord[]> {
-    const records = [];
-    for (let partners = 0; partners < DUE_PARTNERS; partners += 1) {
-      // The first entry after a partner is the next partner's oldest record.
-      const behind = { ...held, $gt: this.#lookedUpTo };
-      const order = { partnerId: 1, dueAt: 1 } as const;
-      const [first] = await this.#find('account_created', behind, 1, order);
-      const partnerId = first?.partnerId;
-      this.#lookedUpTo = partnerId ?? '';
-      if (partnerId === undefined) break;
-      records.push(...(await this.#find('account_created', partnerId, DUE_OF_PARTNER)));
+  /** Behind a full page comes one without its partners, so that none of them hides the others. */
+  async #ofState(state: OpenState, withoutPartners: readonly string[]): Promise<DueRecord[]> {
+    const without = new Set(withoutPartners);
+    const records: DueRecord[] = [];
+    for (let pages = 1; pages <= DUE_PAGES; pages += 1) {
+      const page = await this.#page({ ...live, state }, [...without]);
+      records.push(...page);
+      if (page.length < DUE_PAGE) break;
+      for (const { partnerId = '' } of page) without.add(partnerId);
     }
     return records;
   }
 
-  #find(
-    state: OpenState,
-    partnerId: Filter<SubmissionRecord>['partnerId'],
-    limit: number,
-    order?: Readonly<Record<string, 1>>,
-  ): Promise<DueRecord[]> {
-    return this.#query({ ...live, state, ...defined({ partnerId }) }, limit, order);
-  }
-
-  #query(
+  #page(
     filter: Filter<SubmissionRecord>,
-    limit: number,
-    sort: Readonly<Record<string, 1>> = { dueAt: 1 },
+    withoutPartners: readonly string[],
   ): Promise<DueRecord[]> {
     // FerretDB uses a partial index only if its condition stands in the query.
     const dueAt = { $exists: true, $lte: this.#clock.now() };
+    const partnerId = withoutPartners.length === 0 ? undefined : { $nin: [...withoutPartners] };
     return this.#collection
       .find(
-        { ...filter, dueAt, schema: { $lte: RECORD_SCHEMA } },
-        { projection, maxTimeMS: DUE_TIMEOUT_MS, sort },
+        { ...filter, dueAt, schema: { $lte: RECORD_SCHEMA }, ...defined({ partnerId }) },
+        { projection, maxTimeMS: DUE_TIMEOUT_MS, sort: { dueAt: 1 } },
       )
-      .limit(limit)
-      .batchSize(limit)
+      .limit(DUE_PAGE)
+      .batchSize(DUE_PAGE)
       .toArray() as Promise<DueRecord[]>;
   }
 

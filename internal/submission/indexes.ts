@@ -34,12 +34,6 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     key: { [`applicant.${key}`]: 1 as const },
     partialFilterExpression: { [`applicant.${key}`]: { $exists: true } },
   })),
-  {
-    collection: SUBMISSIONS,
-    name: 'requests_line',
-    key: { partnerId: 1, dueAt: 1 },
-    partialFilterExpression: { state: 'account_created' },
-  },
   // A partner's own list, newest first.
   {
     collection: SUBMISSIONS,

@@ -62,9 +62,8 @@ export const BACKLOG_BY_PARTNER = 20_000;
 /** Read from each end of `dueAt` to find the oldest record. */
 export const BACKLOG_LOOKED_AT = 500;
 export const DUE_PAGE = 500;
-/** Read behind a full page. */
-export const DUE_PARTNERS = 25;
-export const DUE_OF_PARTNER = 50;
+/** Each behind a full one, without the partners before. */
+export const DUE_PAGES = 4;
 /** The time for a withdrawal after an unclaimed record is first found due. */
 export const FIRST_SIGHT_GRACE_MS = 15_000;
 /** Just below the socket time-out of 10 s. */

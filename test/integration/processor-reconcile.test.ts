@@ -139,24 +139,27 @@ test('a worker that renews its claim late keeps it against an older read', async
   expect(await store.claim(record._id, 1)).toMatchObject({ version: 2 });
 });
 
-test('one partner’s backlog of e-mails does not hide other work, and a hold is skipped', async () => {
-  const mail = { state: 'account_created', version: 1, dueAt: clock.now() } as const;
-  await collection.insertMany(
-    Array.from({ length: DUE_PAGE + 1 }, () => recordOf(newApplication(), clock.now(), mail)),
-  );
-  clock.advance(FIRST_DUE_MS);
-  const late = { dueAt: clock.now(), version: 1 };
-  const other = await insert({ ...mail, ...late, partnerId: 'small' });
-  const onHold = await insert({ ...mail, ...late, partnerId: 'held' });
-  const account = await insert(late);
-  held = ['held'];
-  await round();
-  const ids = found.map(({ requestId }) => requestId);
-  expect(ids).toEqual(expect.arrayContaining([other._id, account._id]));
-  expect(ids).not.toContain(onHold._id);
-  expect(moreIsDue).toBe(true);
-  expect(lost()).toBe(0);
-});
+test.each(['recorded', 'account_created'] as const)(
+  'one partner’s backlog of %s does not hide other work, and a hold is skipped',
+  async (state) => {
+    const old = { state, version: 1, dueAt: clock.now() } as const;
+    await collection.insertMany(
+      Array.from({ length: DUE_PAGE + 1 }, () => recordOf(newApplication(), clock.now(), old)),
+    );
+    clock.advance(FIRST_DUE_MS);
+    const late = { ...old, dueAt: clock.now() };
+    const other = await insert({ ...late, partnerId: 'small' });
+    const onHold = await insert({ ...late, partnerId: 'held' });
+    const account = await insert({ ...late, state: 'recorded', partnerId: 'third' });
+    held = ['held'];
+    await round();
+    const ids = found.map(({ requestId }) => requestId);
+    expect(ids).toEqual(expect.arrayContaining([other._id, account._id]));
+    expect(ids).not.toContain(onHold._id);
+    expect(moreIsDue).toBe(true);
+    expect(lost()).toBe(0);
+  },
+);
 
 test('records of a newer schema or an unknown state are left alone and counted', async () => {
   const newer = await insert({ schema: RECORD_SCHEMA + 1, version: 1 });
