@@ -52,7 +52,7 @@ const work = (requestId: string, given: Partial<Work> = {}): Work => ({
   ...given,
 });
 
-test('a test waits while a live account waits, and takes no slot and no place', async () => {
+test('a test waits for live accounts, and takes no slot and no place', async () => {
   const { line, begun, end } = scene();
   line.put([work('t1', { test: true }), work('a1'), work('a2'), work('m1', { step: 'mail' })]);
   line.put([work('t2', { test: true, step: 'mail' })]);
@@ -95,7 +95,7 @@ test('an account hands its place on to its e-mail', async () => {
   expect([closed, gate.choose(['a'])]).toEqual([true, 'a']);
 });
 
-test('accounts and e-mails take places in turn; while e-mails have all, one account begins', async () => {
+test('accounts and e-mails take places in turn, and one account begins while e-mails have all', async () => {
   const { line, begun, places, end } = scene(2);
   line.put([1, 2, 3].map((n) => work(`m${n}`, { step: 'mail' })));
   line.put([1, 2, 3].map((n) => work(`a${n}`)));

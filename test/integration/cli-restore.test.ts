@@ -54,7 +54,7 @@ async function runBlock(
 }
 
 test.each(['empty', 'as it was'] as const)(
-  'after a restore, with Redis %s, each kept request ends once, and what operators ended stays so',
+  'after a restore, with Redis %s, each kept request ends once, and ended ones stay ended',
   (redis) => restoreAnHour(redis),
 );
 

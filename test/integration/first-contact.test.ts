@@ -409,7 +409,7 @@ test('without Redis and relay a process is ready, with the sentences of the log 
   }
 });
 
-test('a wrong password is reported once, with the time of its file, until the file has the right one', async () => {
+test('a wrong password is reported once, with the time of its file', async () => {
   const set = await startReplicaSet(own.mongo.url, { login: { username: 'a', password: 'b' } });
   const { url } = await set.door();
   const file = join(folder, 'uri');

@@ -109,7 +109,7 @@ async function play({ of, set, process }: Awaited<ReturnType<typeof start>>): Pr
   await eventually(`all of ${of} to succeed again`, noneFails, HEAL_HANG_MS);
 }
 
-test('a loop that lacks a right is in /readyz and its gauge, until it has it again', async () => {
+test('a loop without its database right shows in /readyz and its gauge until it is granted', async () => {
   const started = [];
   // The first controller leads when it is ready, so the last one stands by.
   for (const name of ['controller', 'ingest', 'processor', 'console', 'standby'] as const)

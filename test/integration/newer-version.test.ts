@@ -40,7 +40,7 @@ test.each<[ServiceName, string, string, string]>([
   const started = await startService(name, { ...world.environment, LOG_LEVEL: 'info' });
   try {
     await says(started, words);
-    // What is in memory still counts.
+    // Ingest goes on with what it has in memory.
     if (name === 'ingest') expect((await send(running.url, { key: world.key })).status).toBe(400);
     await store(collection, id, { $unset: { schema: true } });
     await started.ready();

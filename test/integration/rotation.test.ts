@@ -23,7 +23,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true });
 });
 
-test('one ingest leaves while the other answers, and the console leaves, too', async () => {
+test('ingest processes leave in turn after a change of credentials, and so does the console', async () => {
   const file = join(folder, 'uri');
   writeFileSync(file, world.stores.mongodbUri);
   const environment = { MONGODB_URI: '', MONGODB_URI_FILE: file };

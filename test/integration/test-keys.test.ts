@@ -80,7 +80,7 @@ async function outcomeOf(id: string, key = testKey): Promise<string> {
   return [state, ...reasons.map(({ field, code }) => `${field} ${code}`)].join(', ');
 }
 
-test('the same application, live and as a test of two partners, is three that know nothing of each other', async () => {
+test('the same application, live and as a test of two partners, makes three independent applications', async () => {
   const application = newApplication();
   const key = { 'idempotency-key': '"the-same"' };
   const metrics = async () =>
@@ -161,7 +161,7 @@ test.each([...testEndings])('EIN %s, as often as asked for: %j', async (ein, end
   }
 });
 
-test('with another EIN the fields are judged as of a live key', async () => {
+test('a test with any other EIN is checked as a live application', async () => {
   const good = newApplication();
   expect(await outcomeOf(await submitted({ email: 7, ein: '1', business_name: ' ' }))).toBe(
     'rejected, email wrong_type, business_name blank, ein invalid_format',
@@ -177,7 +177,7 @@ test('with another EIN the fields are judged as of a live key', async () => {
   expect(await outcomeOf(live, world.key)).toBe('completed');
 });
 
-test('the e-mail of a test goes to TEST_MAIL_TO; without it, no state of the relay matters', async () => {
+test('the e-mail of a test goes to TEST_MAIL_TO, or to nobody', async () => {
   await processor.close();
   processor = await world.start('processor', { SMTP_URL: 'smtp://127.0.0.1:1' });
   expect(await outcomeOf(await submitted(newApplication()))).toBe('completed');
@@ -194,7 +194,7 @@ test('the e-mail of a test goes to TEST_MAIL_TO; without it, no state of the rel
   expect(JSON.stringify(account?.mail)).toContain('(test: sent to TEST_MAIL_TO)');
 });
 
-test('operators find a test by its mark, change nothing about it, and erase it; audit and backlog leave it out', async () => {
+test('operators can find and erase a test, and audit and backlog leave it out', async () => {
   const cli = cliOf(world);
   const application = newApplication();
   const id = await submitted(application);
@@ -254,7 +254,7 @@ async function expireAt(at: Date): Promise<void> {
   }
 }
 
-test('after seven days nothing of any test is left in any collection, whatever became of it', async () => {
+test('after seven days nothing of a test is left in any collection', async () => {
   const { db } = world.stores;
   const tests = await world.records({ test: true });
   expect(new Set(tests.map(({ state }) => state)).size).toBeGreaterThan(2);

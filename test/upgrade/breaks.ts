@@ -9,7 +9,7 @@ export type BreakName = keyof typeof breaks;
 
 interface Break {
   readonly edits: readonly Change[];
-  /** Among the words of what is found. */
+  /** Matches what the run must report. */
   readonly found: RegExp;
 }
 
@@ -17,7 +17,7 @@ const KEY_DOCUMENT = 'internal/partner/key-document.ts';
 const JOB = 'internal/queue/job.ts';
 
 export const breaks = {
-  /** Another key under the same name. */
+  /** An index of the same name has another key. */
   index: {
     edits: [
       {

@@ -16,26 +16,25 @@ import type { SmtpFault } from '../support/mail-catcher.ts';
 import { sumOf } from '../support/metrics-text.ts';
 import { HANG_MS, HEAL_HANG_MS, eventually } from '../support/wait.ts';
 
-/** Of every request here, so that the audit of the load leaves them out. */
+/** The User-Agent of these requests, which the audit of the load leaves out. */
 export const MAKER_AGENT = 'upgrade';
 const DOMAIN = 'upgrade.example';
 const LARGE_BODY = '['.padEnd(60_000);
-/** Bodies; the bound of a day is one. */
+/** Numbers of bodies; the daily bound of a partner is one megabyte. */
 const A_MEGABYTE = 17;
 const HALF_A_MEGABYTE = 8;
 
 const SIGNED = ['--as', 'upgrade', '--why', 'upgrade'];
 
-/** A folder with one version of the service. */
 export interface Version {
   readonly name: string;
   readonly folder: string;
 }
 
 interface Maker {
-  /** Gives the id of a request in this state, where it stays until it is woken. */
+  /** Makes a request in this state, in which it stays until it is woken; resolves to its id. */
   make(desk: Desk): Promise<string>;
-  /** What an operator types before the id to have it go on. */
+  /** The command by which an operator lets it go on. */
   readonly wake?: 'retry' | 'reopen';
   readonly ends: State;
 }
@@ -48,7 +47,7 @@ const mailFaults: Readonly<Record<string, SmtpFault>> = {
 
 export const makers: Readonly<Record<State, Maker>> = {
   recorded: { make: (desk) => desk.accepted('held'), ends: 'completed' },
-  // Delayed jobs bring it back again and again.
+  // Delayed jobs try it again and again.
   account_created: {
     make: async (desk) => {
       const id = await desk.accepted('free', 'later');
@@ -85,7 +84,7 @@ export const makers: Readonly<Record<State, Maker>> = {
       const id = await desk.accepted('free', 'cut');
       const look = async (): Promise<boolean> => {
         const { state, dueAt = new Date(0) } = (await desk.record(id))!;
-        // The next try comes after half a minute, and the last after 50.
+        // The next try would come after half a minute, and the last after 50.
         if (dueAt > new Date()) await desk.tryCommand('retry', id);
         return state === 'dead_lettered';
       };
@@ -98,7 +97,7 @@ export const makers: Readonly<Record<State, Maker>> = {
   malformed: { make: (desk) => desk.sent('free', '{', 400), ends: 'malformed' },
   refused: { make: (desk) => desk.sent('disabled', '{}', 403), ends: 'refused' },
   withdrawn: {
-    // What waited behind another write was never written, and leaves no record.
+    // Records behind a hung write are never written.
     make: async (desk) => {
       const { world, load } = desk;
       await load.pause();
@@ -115,19 +114,19 @@ export const makers: Readonly<Record<State, Maker>> = {
   },
 };
 
-/** How each partner's key is answered from now on, whatever version runs. */
+/** The status that each partner's key is answered with, by every version. */
 const partners = {
   free: 202,
   held: 202,
   disabled: 403,
   inactive: 403,
   revoked: 401,
-  /** Until the bound of its day is used up. */
+  /** The status until the bound of the day is used up. */
   bounded: 202,
 } as const;
 type Partner = keyof typeof partners;
 
-/** What one version has made, and how it is used. */
+/** Everything that one version has made. */
 export class Desk {
   readonly world: ChaosWorld;
   readonly load: Load;
@@ -146,7 +145,6 @@ export class Desk {
     this.#version = version;
   }
 
-  /** Commands that have changed something. */
   get changes(): number {
     return this.#changes;
   }
@@ -154,13 +152,13 @@ export class Desk {
   async makeAll(): Promise<void> {
     await Promise.all((Object.keys(partners) as Partner[]).map((name) => this.#addPartner(name)));
     await this.#setFlags();
-    // One after the other, because one of them stops the database.
+    // One after another, because one of them stops the database.
     for (const state of states) this.#made.set(state, await makers[state].make(this));
     await this.check();
     await this.checkBound();
   }
 
-  /** Has everything go on by the commands of `version`, and waits until it has ended as it must. */
+  /** Wakes everything by the commands of `version`, and waits until it has ended as it must. */
   async wake(version: Version): Promise<void> {
     this.#woken = true;
     for (const [state, id] of this.#made) {
@@ -174,7 +172,7 @@ export class Desk {
     await this.#checkMails();
   }
 
-  /** Each ingest answers each key as it must, and what waits still waits. */
+  /** Checks the answer for each key at each ingest, and that waiting requests still wait. */
   async check(): Promise<void> {
     for (const { process: ingest, label } of this.world.slotsOf('ingest')) {
       for (const [name, wanted] of Object.entries(partners) as [Partner, number][]) {
@@ -193,14 +191,13 @@ export class Desk {
     }
   }
 
-  /** The bound of a day is used up. */
   async checkBound(): Promise<void> {
     for (const { process: ingest, label } of this.world.slotsOf('ingest'))
       if ((await this.#boundedStatus(ingest!, HALF_A_MEGABYTE)) !== 429)
         throw new Error(`${label} has forgotten what the bounded key has used`);
   }
 
-  /** While Redis is slow, a process counts alone: only what counts in Redis shows something. */
+  /** While Redis is slow, a process counts alone, so only what Redis counts is checked. */
   #boundedStatus({ url, adminUrl }: ServiceProcess, bodies: number): Promise<number> {
     const local = (): Promise<number> =>
       metricOf(adminUrl, 'partner_ingest_limiter_decisions_total', { store: 'local' });
@@ -215,7 +212,7 @@ export class Desk {
     return eventually('Redis to count a body', ask, HEAL_HANG_MS);
   }
 
-  /** A key that is added now is known to each ingest. */
+  /** Adds a key and waits until each ingest knows it. */
   async addKey(): Promise<void> {
     this.#keysAdded += 1;
     const key = newApiKey();
@@ -224,7 +221,7 @@ export class Desk {
     await this.#answered(key, 202);
   }
 
-  /** What the relay does to an e-mail from here. */
+  /** The relay's fault for a recipient of these requests. */
   faultOf(recipient = ''): SmtpFault | undefined {
     const isOurs = recipient.endsWith(`@${this.#version.name}.${DOMAIN}`);
     return isOurs && !this.#woken ? mailFaults[recipient.split('-')[0] ?? ''] : undefined;
@@ -245,7 +242,7 @@ export class Desk {
     return id;
   }
 
-  /** An applicant of its own; `fault` is what the relay does to its e-mails. */
+  /** Submits an application; `fault` is the relay's fault for its e-mails. */
   async accepted(partner: Partner, fault = 'well'): Promise<string> {
     this.#sent += 1;
     const email = `${fault}-${this.#sent}@${this.#version.name}.${DOMAIN}`;
@@ -268,12 +265,11 @@ export class Desk {
     return this.#commandOf(this.#version, ...words);
   }
 
-  /** Gives the exit code. */
   async tryCommand(...words: readonly string[]): Promise<number | null> {
     return (await this.#run(this.#version, words)).code;
   }
 
-  /** A worker may have the record in hand for a moment. */
+  /** A worker may hold the record for a moment. */
   async #commandOf(version: Version, ...words: readonly string[]): Promise<void> {
     await eventually(`${version.name}: partner-ingest ${words.join(' ')}`, async () => {
       const { code, err } = await this.#run(version, words);
@@ -355,5 +351,5 @@ function post(url: string, key: string, body: string): Promise<Answer> {
   return send(url, { key, body, headers: { 'user-agent': MAKER_AGENT } });
 }
 
-/** Whether an account or a mail is of a request here. */
+/** Says whether an account or a mail belongs to these requests. */
 export const isMade = (address: string): boolean => address.endsWith(`.${DOMAIN}`);

@@ -36,7 +36,7 @@ const SLOTS: readonly ServiceName[] = [
   'ingest',
   'ingest',
 ];
-/** What a process says when it meets what it does not understand. */
+/** Log lines of a process that meets something it does not understand. */
 const NOT_UNDERSTOOD = /a job without records was dropped/;
 const PRINTED = 20;
 
@@ -64,7 +64,7 @@ async function play(world: ChaosWorld, base: Version, today: Version, folder: st
     Desk,
     Desk,
   ];
-  /** Once nothing is open but what was made to wait. */
+  /** Audits once only the waiting requests are open. */
   const judge = async (): Promise<void> => {
     const among = { userAgent: { $ne: MAKER_AGENT } };
     const paused = { ...load, resume: () => undefined };
@@ -76,7 +76,7 @@ async function play(world: ChaosWorld, base: Version, today: Version, folder: st
     phase = name;
     log(name);
     world.useVersion(version.folder);
-    // Back in the other order: each part is the first once, and the last.
+    // On the way back the order is reversed, so that each part is first once and last once.
     for (const slot of version === today ? world.slots : world.slots.toReversed()) {
       await world.replace(slot);
       if (slot.name === 'controller') await before.addKey();
@@ -142,7 +142,7 @@ async function notUnderstood(folder: string): Promise<string[]> {
   return texts.flatMap((text) => text.split('\n').filter((line) => NOT_UNDERSTOOD.test(line)));
 }
 
-/** Every command that changed something has left an entry with its end. */
+/** Throws if a command that changed something has no finished entry. */
 async function throwIfTrailLacks({ db }: ChaosWorld, changes: number): Promise<void> {
   const trail = db.collection<TrailEntry>(OPERATOR_AUDIT);
   const [begun, ended] = await Promise.all(
@@ -179,7 +179,7 @@ async function run(broken: BreakName | undefined): Promise<number> {
   }
 }
 
-/** True if all is well, or if a deliberate break was found. */
+/** Resolves to true if nothing is lost, or if a deliberate break was found. */
 async function main(): Promise<boolean> {
   if (flags.break !== '' && !(flags.break in breaks))
     throw new Error(`BREAK must be ${Object.keys(breaks).join(', ')}`);

@@ -1,4 +1,4 @@
-/** The two versions: that of the commit in `base`, and ours, which a break may change. */
+/** The two versions: the commit in `base`, and the working tree. */
 import { cp, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { run } from '../../tools/program.ts';
@@ -11,7 +11,7 @@ import type { Version } from './makers.ts';
 const LOCK = 'package-lock.json';
 const SHARED = ['cmd', 'internal', 'package.json', LOCK];
 
-/** Of the commit that `base` names; its packages are ours where its lock file is. */
+/** The version of the commit in `base`; it shares our packages if its lock file is the same. */
 export async function baseVersion(parent: string): Promise<Version> {
   const folder = join(parent, 'base');
   await sourceOf(await baseCommit(), folder);
@@ -21,7 +21,7 @@ export async function baseVersion(parent: string): Promise<Version> {
   return { name: 'base', folder };
 }
 
-/** A copy of the working tree, with a deliberate break if one is asked for. */
+/** Copies the working tree, with a deliberate break if one is asked for. */
 export async function todaysVersion(
   parent: string,
   broken: BreakName | undefined,
