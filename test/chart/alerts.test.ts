@@ -77,7 +77,7 @@ const inNamespace = (series: string): string => series.replace('{', `{namespace=
 const filled = (text: string, labels: Readonly<Record<string, string>>): string =>
   text.replaceAll(/\{\{ \$labels\.(\w+) \}\}/g, (_, label: string) => labels[label] ?? '');
 
-/** Unhealthy series, and what the alert near to them does. */
+/** Names unhealthy series, and whether they fire their alert. */
 interface Named {
   readonly name: string;
   readonly alert: string;

@@ -312,7 +312,7 @@ test('a package that our image lacks, and what the DNS says of a mongodb+srv nam
     );
   } finally {
     await nameServer.close();
-    // The set has stopped listening.
+    // No member of the set listens any more.
     expect(await tellers.mongodb('mongodb+srv://good.mongo.test')).toMatch(
       /: the name is not found \(ECONNREFUSED\); check the host in MONGODB_URI, and DNS/,
     );

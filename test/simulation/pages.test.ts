@@ -21,7 +21,7 @@ import type { World } from './world.ts';
 /* oxlint-disable node/no-process-env -- HISTORIES is a choice of the person who runs the tests */
 const HISTORIES = Number(process.env['HISTORIES'] ?? 40);
 
-/** What both must say, as the command tells programs. */
+/** The facts on which page and command must agree. */
 interface Told {
   readonly state: string;
   readonly next: string;

@@ -203,7 +203,7 @@ export function podsOf(
   });
 }
 
-/** The environment of a container; values of Kubernetes are marked. */
+/** The environment of a container; values that Kubernetes fills in are marked. */
 export function environmentOf(
   objects: readonly Rendered[],
   component: string,
