@@ -83,7 +83,7 @@ async function play(world: ChaosWorld, base: Version, today: Version, folder: st
       await world.pause(BETWEEN_MS);
       for (const desk of desks) await desk.check();
     }
-    for (const desk of desks) await desk.checkBound();
+    for (const desk of desks) await desk.checkCounted();
     await judge();
   };
   world.mail.setFault(({ rcptTo }) => {
