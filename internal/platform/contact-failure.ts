@@ -28,6 +28,7 @@ export type FailureKind =
   | 'no_tls'
   | 'tls_alert'
   | 'certificate'
+  | 'certificate_name'
   | 'login'
   | 'rights'
   | 'sender'
@@ -119,6 +120,7 @@ const IN_MESSAGE =
 const RECORDS =
   /Text record|text records|DNS TXT|No addresses found at host|does not share hostname/;
 const WORDS: readonly (readonly [RegExp, FailureKind])[] = [
+  [/does not match certificate/i, 'certificate_name'],
   [/certificate/i, 'certificate'],
   [/wrong version number|ssl routines|STARTTLS/i, 'no_tls'],
   [/without any password configured|no password is set/i, 'login'],
@@ -191,9 +193,13 @@ function classOf(error: Error): Found {
   const alert = /SSL alert number (\d+)/.exec(message)?.[1];
   if (alert !== undefined) return { kind: 'tls_alert', code: alert };
   const certificate = codes.find((one) => CERTIFICATE.test(one));
-  if (certificate !== undefined) return { kind: 'certificate', code: certificate };
+  if (certificate !== undefined) {
+    const kind = /ALTNAME|HOSTNAME/.test(certificate) ? 'certificate_name' : 'certificate';
+    return { kind, code: certificate };
+  }
   const byWord = WORDS.find(([pattern]) => pattern.test(message))?.[1];
-  if (byWord === 'certificate' || byWord === 'no_tls') return { kind: byWord, code: shown };
+  if (byWord !== undefined && ['certificate', 'certificate_name', 'no_tls'].includes(byWord))
+    return { kind: byWord, code: shown };
   const known = codes.find((one) => Object.hasOwn(CODES, one));
   if (known !== undefined) return { kind: CODES[known]!, code: known === 'EAUTH' ? shown : known };
   if (codes.some((one) => /^ERR_(?:SSL|TLS)_/.test(one))) return { kind: 'no_tls', code: shown };
@@ -223,8 +229,7 @@ export function contactReason(place: Place, thrown: unknown): string {
   if (!isOurs) causes.set(where, found);
   const { kind, code = '' } = found;
   const own = Object.hasOwn(SENTENCES, code) && ['tls_alert', 'answer', 'setting'].includes(kind);
-  const byName = kind === 'certificate' && code.includes('ALTNAME');
-  const sentence = SENTENCES[own ? code : byName ? 'certificate_name' : kind]!;
+  const sentence = SENTENCES[own ? code : kind]!;
   const words: Readonly<Record<string, string>> = {
     code: code === '' ? '' : ` (${kind === 'tls_alert' ? `alert ${code}` : code})`,
     setting,
