@@ -59,7 +59,7 @@ export const breaks = {
          return document && { ...document, keys: document.keys.map(renamed) };`,
       },
     ],
-    found: /was answered 401/,
+    found: /answered (the \w+ key )?401/,
   },
   /** A job lists its records under another name. */
   job: {

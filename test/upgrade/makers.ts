@@ -327,7 +327,9 @@ export class Desk {
   #answered(key: string, wanted: number): Promise<unknown> {
     const all = this.world.targets().map(({ url, instance }) =>
       eventually(`${instance} to answer a key ${wanted}`, async () => {
-        return (await post(url, key, '{}')).status === wanted;
+        const { status } = await post(url, key, '{}');
+        if (status !== wanted) throw new Error(`it is answered ${status}`);
+        return true;
       }),
     );
     return Promise.all(all);
