@@ -194,6 +194,20 @@ test('the e-mail of a test goes to TEST_MAIL_TO, or to nobody', async () => {
   expect(JSON.stringify(account?.mail)).toContain('(test: sent to TEST_MAIL_TO)');
 });
 
+test('live applications overtake the tests that came before them', async () => {
+  await processor.close();
+  const sendAll = (count: number, key: string) =>
+    Promise.all(Array.from({ length: count }, () => submitted(newApplication(), key)));
+  const tests = await sendAll(60, testKey);
+  const live = await sendAll(5, world.key);
+  processor = await world.start('processor');
+  const lastOf = async (ids: readonly string[]): Promise<number> => {
+    const records = await Promise.all(ids.map((id) => world.recordIn('completed', id)));
+    return Math.max(...records.map(({ stateAt }) => stateAt.getTime()));
+  };
+  expect(await lastOf(live)).toBeLessThan(await lastOf(tests));
+});
+
 test('operators can find and erase a test, and audit and backlog leave it out', async () => {
   const cli = cliOf(world);
   const application = newApplication();
