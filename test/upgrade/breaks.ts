@@ -42,7 +42,7 @@ export const breaks = {
         replace: 'const { account: accountId } = record;',
       },
     ],
-    found: /the account of this request was not found/,
+    found: /missing_account|the account of this request was not found/,
   },
   /** The hash of a stored key has another name. */
   keys: {
