@@ -90,9 +90,9 @@ async function restoreAnHour(redis: 'empty' | 'as it was'): Promise<void> {
     for (const words of [
       ['keys', 'revoke', hashApiKey(keys.revoked).slice(0, 12), '--yes'],
       ['partner', 'disable', 'disabled'],
-      ['partner', 'disable', 'demo'],
+      ['partner', 'disable', 'held'],
       ['partner', 'hold', 'held'],
-      ['partner', 'enable', 'demo'],
+      ['partner', 'enable', 'held'],
     ]) {
       const { code, stderr } = await cli(...words);
       expect(code).toBe(0);
