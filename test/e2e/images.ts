@@ -31,7 +31,7 @@ export async function buildAndLoad(
 ): Promise<Images> {
   log('building the image of the working tree');
   const current = await build(ROOT, REPOSITORY, []);
-  const commit = await earlierCommit();
+  const commit = await earlierCommit(log);
   log(`building the image of ${commit}`);
   const earlier = await buildOf(commit);
   log('building an image of MailDev, because its own may not be had here');
@@ -73,11 +73,15 @@ async function buildOf(commit: string): Promise<string> {
   }
 }
 
-/** E2E_FROM, else the commit that `make test-upgrade` begins from. */
-async function earlierCommit(): Promise<string> {
-  const wanted = process.env['E2E_FROM'] || (await baseCommit());
-  return git(['rev-parse', '--verify', `${wanted}^{commit}`]).catch((cause: unknown) => {
-    throw new Error(`E2E_FROM: this repository has no commit ${wanted}`, { cause });
+/** E2E_FROM, else the commit that `make test-upgrade` begins from, which a shallow clone lacks. */
+async function earlierCommit(log: (line: string) => void): Promise<string> {
+  const wanted = process.env['E2E_FROM'] ?? '';
+  const commit = wanted === '' ? await baseCommit() : wanted;
+  return git(['rev-parse', '--verify', `${commit}^{commit}`]).catch((cause: unknown) => {
+    if (wanted !== '')
+      throw new Error(`E2E_FROM=${wanted} is no commit of this repository`, { cause });
+    log(`this repository has no commit ${commit}: the upgrade begins from today's version`);
+    return git(['rev-parse', 'HEAD']);
   });
 }
 
