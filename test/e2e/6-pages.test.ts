@@ -248,7 +248,7 @@ step('restore.md: stop, the command as a Job, what is lost, start', async () => 
   expect(printed).not.toContain(kept);
   await reader.paste('docs/restore.md', 'kubectl -n "$NS" scale deploy "$NAME-controller"');
   const again = await reader.paste('docs/restore.md', 'grep \'"operator');
-  expect(again).toMatch(/acme on hold[^]*acme released/);
+  expect(again).toMatch(/acme +on hold[^]*acme +released/);
   await reader.paste('docs/restore.md', 'kubectl -n "$NS" scale deploy "$NAME-processor"');
   await reader.paste('docs/runbooks/README.md', 'NS=');
   await reader.type('partner-ingest audit');
