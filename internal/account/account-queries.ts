@@ -30,7 +30,6 @@ export class AccountQueries {
   }
 
   /** Live ones first. */
-
   async find(
     by: '_id' | 'requestId' | 'emailNormalized',
     value: string,

@@ -90,8 +90,9 @@ export function isPartnerId(text: string): boolean {
 
 /**
  * Secrets are judged together. One inactive Secret switches off its partner, and the smallest bound
- * counts for it; a Secret of test keys concerns only the partner's test keys. A key belongs to one Secret: the one that holds it now, else the oldest, even while
- * that one is not usable. A bad entry affects only itself, a bad annotation only its Secret.
+ * counts for it; a Secret of test keys concerns only the partner's test keys. A key belongs to one
+ * Secret: the one that holds it now, else the oldest, even while that one is not usable. A bad entry
+ * affects only itself, a bad annotation only its Secret.
  */
 export function wantedKeys(
   secrets: readonly PartnerSecret[],

@@ -20,7 +20,7 @@ const rights: Readonly<
   audit: ['controller', 'find'],
   backlog: ['controller', 'aggregate'],
   clock: ['ingest', 'hello'],
-  credentials: 'needs no right: first-contact.test.ts makes the files wrong',
+  credentials: 'needs no right: it reads files',
   expiry: ['processor', 'find'],
   holds: ['processor', 'find'],
   key_uses: ['ingest', 'update'],
