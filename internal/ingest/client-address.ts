@@ -2,11 +2,17 @@
 import type { IncomingMessage } from 'node:http';
 import ipaddr from 'ipaddr.js';
 import { readAddress, type AddressTest } from '../platform/networks.ts';
+import { KNOWN_HOPS } from './limits.ts';
 
 export interface ClientAddress {
   /** IPv4 in its short form, even if mapped into IPv6. */
   readonly ip: string;
   readonly limitKey: string;
+}
+
+interface Hop {
+  readonly client: ClientAddress;
+  readonly isProxy: boolean;
 }
 
 const SUBNET_BITS = 64;
@@ -31,25 +37,40 @@ function limitKeyOf(address: ipaddr.IPv6): string {
     : ipaddr.IPv6.networkAddressFromCIDR(`${address.toString()}/${SUBNET_BITS}`).toString();
 }
 
+/** Finds the client of a request, and whether that is doubtful. */
+export type FindClient = (request: Pick<IncomingMessage, 'socket' | 'headers'>) => {
+  readonly client: ClientAddress;
+  readonly doubtful: boolean;
+};
+
 /**
  * The client is the nearest address that is not a trusted proxy's, or the farthest named. It is
  * doubtful where the hops of an untrusted peer are ignored, or a trusted proxy names something that
  * is no client: then that proxy stands for all its clients.
  */
-export function findClient(
-  { socket, headers }: Pick<IncomingMessage, 'socket' | 'headers'>,
-  isProxy: AddressTest,
-): { readonly client: ClientAddress; readonly doubtful: boolean } {
-  let client = addressOf(socket.remoteAddress!)!;
-  const hops = hopsIn(headers);
-  if (!isProxy(client.ip)) return { client, doubtful: hops.length > 0 };
-  for (const hop of hops.toReversed()) {
-    const named = addressOf(hop);
-    if (named === undefined) return { client, doubtful: true };
-    client = named;
-    if (!isProxy(client.ip)) break;
-  }
-  return { client, doubtful: false };
+export function clientFinder(isProxy: AddressTest): FindClient {
+  // Most requests name the same few proxies and clients.
+  const known = new Map<string, Hop | undefined>();
+  const hopOf = (text: string): Hop | undefined => {
+    if (!known.has(text)) {
+      if (known.size >= KNOWN_HOPS) known.clear();
+      const client = addressOf(text);
+      known.set(text, client && { client, isProxy: isProxy(client.ip) });
+    }
+    return known.get(text);
+  };
+  return ({ socket, headers }) => {
+    let nearest = hopOf(socket.remoteAddress!)!;
+    const hops = hopsIn(headers);
+    if (!nearest.isProxy) return { client: nearest.client, doubtful: hops.length > 0 };
+    for (const text of hops.toReversed()) {
+      const hop = hopOf(text);
+      if (hop === undefined) return { client: nearest.client, doubtful: true };
+      nearest = hop;
+      if (!hop.isProxy) break;
+    }
+    return { client: nearest.client, doubtful: false };
+  };
 }
 
 /** `Forwarded` (RFC 7239) counts only alone: a proxy that appends to one of both may pass the other. */

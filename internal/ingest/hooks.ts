@@ -4,13 +4,12 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { KeyTerms } from '../partner/key-terms.ts';
 import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
-import type { AddressTest } from '../platform/networks.ts';
 import { traceFields, tracing, type Span } from '../platform/tracing.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import type { PartnerLabels } from '../telemetry/partner-labels.ts';
 import { answerEarly, type AnswerStatus } from './answer.ts';
 import type { BrokenTools } from './broken-http.ts';
-import { findClient, type ClientAddress } from './client-address.ts';
+import type { ClientAddress, FindClient } from './client-address.ts';
 import { requestBegins, requestEnds } from './connection.ts';
 import { errors } from './errors.ts';
 import { headFault } from './head-fault.ts';
@@ -34,7 +33,7 @@ declare module 'fastify' {
 export interface HookTools extends BrokenTools {
   readonly clock: Clock;
   readonly log: Logger;
-  readonly isProxy: AddressTest;
+  readonly findClient: FindClient;
   readonly shares: Shares;
   /** Aborts when the process drains. */
   readonly drain: AbortSignal;
@@ -105,7 +104,7 @@ function mayBegin({ socket }: IncomingMessage, reply: FastifyReply, tools: HookT
 }
 
 function begin(request: FastifyRequest, reply: FastifyReply, tools: HookTools): void {
-  const { client, doubtful } = findClient(request.raw, tools.isProxy);
+  const { client, doubtful } = tools.findClient(request.raw);
   request.client = client;
   const { incomingBytes } = tools.shares;
   request.incomingBody = new IncomingBody(request.raw, incomingBytes, client.limitKey);

@@ -51,6 +51,9 @@ export const RETRY_AFTER_SECONDS = 5;
 /** After this, the pod counts on its own. */
 export const LIMITER_TIMEOUT_MS = 50;
 export const LIMITER_PROBE_MS = 1_000;
+/** Each may keep the header that named it in memory. */
+export const KNOWN_HOPS = 200;
+
 /** Beyond it, the least recently seen are dropped. */
 export const LIMITER_LOCAL_KEYS = 20_000;
 export const PARTNER_MINUTE_SECONDS = 60;

@@ -3,6 +3,7 @@ import { fastify, type FastifyInstance } from 'fastify';
 import { newId } from '../platform/ids.ts';
 import { addressTest } from '../platform/networks.ts';
 import { answerBroken } from './broken-http.ts';
+import { clientFinder } from './client-address.ts';
 import { watchConnections } from './connections.ts';
 import { addHooks, type HookTools } from './hooks.ts';
 import {
@@ -15,7 +16,7 @@ import type { LimitSettings } from './limit-policy.ts';
 import { addRoutes, routedUrl, type RouteTools } from './routes.ts';
 import { newShares } from './shares.ts';
 
-export type ServerTools = Omit<HookTools & RouteTools, 'isProxy' | 'shares'>;
+export type ServerTools = Omit<HookTools & RouteTools, 'findClient' | 'shares'>;
 
 export interface ServerSettings extends LimitSettings {
   readonly keepAliveSeconds: number;
@@ -53,7 +54,7 @@ export async function createIngestServer(
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
   watchConnections(app, isProxy, shares.connections, tools);
-  addHooks(app, { ...tools, isProxy, shares });
+  addHooks(app, { ...tools, findClient: clientFinder(isProxy), shares });
   await addRoutes(app, settings, { ...tools, shares });
   return app;
 }
