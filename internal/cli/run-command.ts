@@ -2,7 +2,7 @@
 import { CommanderError } from 'commander';
 import { MongoError } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
-import { classify } from '../platform/contact-failure.ts';
+import { isContactFailure } from '../platform/contact-failure.ts';
 import { DeadlineError } from '../platform/deadline.ts';
 import { NotDurableError } from '../platform/mongo.ts';
 import { tookTooLong } from '../platform/mongo-read.ts';
@@ -85,7 +85,7 @@ function explain(error: unknown, { out, storeFault }: Surroundings): ExitCode {
     );
   }
   // The system, not the driver, reports a failed look-up of a "mongodb+srv" name.
-  if (!(error instanceof MongoError) && classify(error).kind === 'unknown') {
+  if (!(error instanceof MongoError) && !isContactFailure(error)) {
     const name = error instanceof Error ? `${error.name}: ${error.message}` : 'unknown error';
     return say(`a fault of this program (${name})`, EXIT.fault);
   }

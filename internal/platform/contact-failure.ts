@@ -18,204 +18,210 @@ export interface Place {
   readonly rights?: string;
 }
 
-export type FailureKind =
-  | 'name'
-  | 'records'
-  | 'refused'
-  | 'no_route'
-  | 'timeout'
-  | 'closed'
-  | 'no_tls'
-  | 'tls_alert'
-  | 'certificate'
-  | 'certificate_name'
-  | 'login'
-  | 'rights'
-  | 'sender'
-  | 'no_primary'
-  | 'answer'
-  | 'image'
-  | 'setting'
-  | 'unknown';
+/**
+ * A line of `signsOf` matches. The sentence is told with what the signs capture, or else with the
+ * code of the error; `{code}` has brackets where one came.
+ */
+type Cause = readonly [signs: RegExp, sentence: string];
 
-interface Found {
-  readonly kind: FailureKind;
-  /** What came back: a code of the system, the server or the library, never a whole message. */
-  readonly code: string | undefined;
-}
-
-const CODES: Readonly<Record<string, FailureKind>> = {
-  ENOTFOUND: 'name',
-  EAI_AGAIN: 'name',
-  EDNS: 'name',
-  ECONNREFUSED: 'refused',
-  EHOSTUNREACH: 'no_route',
-  ENETUNREACH: 'no_route',
-  ETIMEDOUT: 'timeout',
-  ECONNRESET: 'closed',
-  ECONNECTION: 'closed',
-  EPIPE: 'closed',
-  EPROTO: 'no_tls',
-  ETLS: 'no_tls',
-  EAUTH: 'login',
-  WRONGPASS: 'login',
-  NOAUTH: 'login',
-  NOPERM: 'rights',
-  MOVED: 'setting',
-  CROSSSLOT: 'setting',
-  // These are MongoDB's Unauthorized and AuthenticationFailed, Atlas's own error, and HTTP's two.
-  13: 'rights',
-  18: 'login',
-  8000: 'login',
-  401: 'login',
-  403: 'rights',
-};
-/** `{code}`, in brackets where one came, and `{setting}` are filled in. */
-const SENTENCES: Readonly<Record<string, string>> = {
-  name: 'the name is not found{code}; check the host in {setting}, and DNS',
-  records:
-    'the SRV or TXT record of its name cannot be used; correct it in DNS, or the host in {setting}',
-  refused:
-    'the connection is refused{code}; check that it runs there, and host and port in {setting}',
-  no_route: 'there is no route{code}; check host and port in {setting}, and the network',
-  timeout:
-    'no answer in time{code}; check that it runs there, that firewalls and network policies let us through, and {setting}',
-  closed:
-    'it ended the connection{code}; check that it runs, and whether it wants TLS where {setting} has none',
-  no_tls: 'TLS cannot be agreed on{code}; check the port and whether TLS is meant in {setting}',
-  tls_alert:
-    'it ends TLS{code}; check that it lets our address in (Atlas: IP access list), and its log',
-  certificate:
-    'its certificate is not trusted{code}; give its CA in NODE_EXTRA_CA_CERTS (chart: caBundle), or renew the certificate if it is too old',
-  certificate_name:
-    'its certificate is for another name{code}; use a name of the certificate in {setting}',
-  login: 'it refuses the login{code}; check {login}',
-  rights: 'we lack a right{code}; check {rights}',
-  sender: 'it refuses our sender{code}; check MAIL_FROM, and what it lets our user send',
-  no_primary: 'no member of the replica set is the primary; check the replica set, and {setting}',
-  image: 'our image lacks a package{code}; remove the option that needs it from {setting}',
-  setting: 'an option in it contradicts what we need{code}; check {setting}',
-  answer: 'it answers with an error{code}; check its log, and {setting}',
-  unknown: 'it cannot be used{code}; check the log here, and {setting}',
-  // Alerts of TLS (RFC 8446 §6).
-  40: 'it takes none of our TLS versions and ciphers{code}; check its TLS settings',
-  70: 'it takes none of our TLS versions{code}; let it speak TLS 1.2 or newer',
-  112: 'it has no certificate for the name that we use{code}; check the host in {setting}',
-  116: 'it wants a certificate of ours{code}; let it take user and password, or name one in {setting}',
-  // What Redis says instead of doing its work.
-  MOVED: 'it is one server of a Cluster{code}; write redis+cluster:// in {setting}',
-  CROSSSLOT: 'it is a Cluster{code}; write redis+cluster:// in {setting}',
-  MISCONF: 'it cannot save to its disk and takes no writes{code}; make room there, see its log',
-  NOREPLICAS: 'too few of its replicas are there, and it takes no writes{code}; bring them back',
-  OOM: 'its memory is full, and it takes no writes{code}; raise maxmemory, or remove what else is in it',
-  READONLY: 'it is a replica and takes no writes{code}; check that {setting} names the primary',
-  'unknown command':
+/** The server is there and says no. */
+const REFUSALS: readonly Cause[] = [
+  [
+    /^command=MAIL FROM$/m,
+    'it refuses our sender{code}; check MAIL_FROM, and what it lets our user send',
+  ],
+  [
+    // 18 is MongoDB's AuthenticationFailed, and 8000 Atlas's own error.
+    /^code=(?:EAUTH|(18|8000|401))$|^statusCode=(401)$|^message=(WRONGPASS|NOAUTH)\b|without any password configured|no password is set/m,
+    'it refuses the login{code}; check {login}',
+  ],
+  [
+    // 13 is MongoDB's Unauthorized.
+    /^code=(13|403)$|^statusCode=(403)$|\b(NOPERM)\b/m,
+    'we lack a right{code}; check {rights}',
+  ],
+  [
+    /^message=(MOVED)\b/m,
+    'it is one server of a Cluster{code}; write redis+cluster:// in {setting}',
+  ],
+  [/^message=(CROSSSLOT)\b/m, 'it is a Cluster{code}; write redis+cluster:// in {setting}'],
+  [
+    /\b(MISCONF)\b/,
+    'it cannot save to its disk and takes no writes{code}; make room there, see its log',
+  ],
+  [
+    /\b(NOREPLICAS)\b/,
+    'too few of its replicas are there, and it takes no writes{code}; bring them back',
+  ],
+  [
+    /\b(OOM)\b/,
+    'its memory is full, and it takes no writes{code}; raise maxmemory, or remove what else is in it',
+  ],
+  [
+    /\b(READONLY)\b/,
+    'it is a replica and takes no writes{code}; check that {setting} names the primary',
+  ],
+  [
+    /^message=ERR (unknown command)/m,
     'it lacks a command that we need{code}; use Redis 6.2 or newer without renamed commands',
-};
-const CERTIFICATE =
-  /CERT_|_CERT|SELF_SIGNED|UNABLE_TO_(?:GET|VERIFY|DECODE)|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE/;
-/** Libraries replace the system's code with their own, but the message still has it. */
-const IN_MESSAGE =
-  /\b(?:ENOTFOUND|EAI_AGAIN|ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ETIMEDOUT|ECONNRESET|EPROTO)\b|^(?:WRONGPASS|NOAUTH|NOPERM|MOVED|CROSSSLOT)\b|\b(?:MISCONF|NOREPLICAS|OOM|READONLY|NOPERM)\b|unknown command/;
-const RECORDS =
-  /Text record|text records|DNS TXT|No addresses found at host|does not share hostname/;
-const WORDS: readonly (readonly [RegExp, FailureKind])[] = [
-  [/does not match certificate/i, 'certificate_name'],
-  [/certificate/i, 'certificate'],
-  [/wrong version number|ssl routines|STARTTLS/i, 'no_tls'],
-  [/without any password configured|no password is set/i, 'login'],
-  [/time-?out|timed out/i, 'timeout'],
-  [/closed|socket hang up|premature close/i, 'closed'],
+  ],
 ];
+const ABSENCES: readonly Cause[] = [
+  [
+    // A resolver that refuses or is silent has the codes of a server that does.
+    /^syscall=(?:query|getaddrinfo)|(ENOTFOUND|EAI_AGAIN|EDNS)/m,
+    'the name is not found{code}; check the host in {setting}, and DNS',
+  ],
+  [
+    /Text record|text records|DNS TXT|No addresses found at host|does not share hostname/,
+    'the SRV or TXT record of its name cannot be used; correct it in DNS, or the host in {setting}',
+  ],
+  [
+    /module [`'"]?([\w@/.-]+)[`'"]? not found|find (?:module|package) '([^']+)'/i,
+    'our image lacks a package{code}; remove the option that needs it from {setting}',
+  ],
+  // Alerts of TLS (RFC 8446 §6).
+  [
+    /SSL (alert) number (40)\b/,
+    'it takes none of our TLS versions and ciphers{code}; check its TLS settings',
+  ],
+  [
+    /SSL (alert) number (70)\b/,
+    'it takes none of our TLS versions{code}; let it speak TLS 1.2 or newer',
+  ],
+  [
+    /SSL (alert) number (112)\b/,
+    'it has no certificate for the name that we use{code}; check the host in {setting}',
+  ],
+  [
+    /SSL (alert) number (116)\b/,
+    'it wants a certificate of ours{code}; let it take user and password, or name one in {setting}',
+  ],
+  [
+    /SSL (alert) number (\d+)/,
+    'it ends TLS{code}; check that it lets our address in (Atlas: IP access list), and its log',
+  ],
+  [
+    /^code=(\w*ALTNAME\w*|HOSTNAME_MISMATCH)|does not match certificate/im,
+    'its certificate is for another name{code}; use a name of the certificate in {setting}',
+  ],
+  [
+    /^code=(\w*(?:CERT_|_CERT|SELF_SIGNED|UNABLE_TO_(?:GET|VERIFY|DECODE)|INVALID_CA|INVALID_PURPOSE)\w*)|certificate/im,
+    'its certificate is not trusted{code}; give its CA in NODE_EXTRA_CA_CERTS (chart: caBundle), or renew the certificate if it is too old',
+  ],
+  [
+    /(EPROTO|ETLS)|wrong version number|ssl routines|STARTTLS|^code=ERR_(?:SSL|TLS)_/im,
+    'TLS cannot be agreed on{code}; check the port and whether TLS is meant in {setting}',
+  ],
+  [
+    /(ECONNREFUSED)/,
+    'the connection is refused{code}; check that it runs there, and host and port in {setting}',
+  ],
+  [
+    /(EHOSTUNREACH|ENETUNREACH)/,
+    'there is no route{code}; check host and port in {setting}, and the network',
+  ],
+  [
+    /^name=Mongo(?:Parse|InvalidArgument|MissingCredentials)Error$/m,
+    'an option in it contradicts what we need{code}; check {setting}',
+  ],
+];
+const ANSWER = 'it answers with an error{code}; check its log, and {setting}';
+/** What may follow from another cause, so that a cause inside counts more. */
+const VAGUE: readonly Cause[] = [
+  [
+    /(ETIMEDOUT)|^name=\w*(?:Timeout|AbortError|DeadlineError)|time-?out|timed out/im,
+    'no answer in time{code}; check that it runs there, that firewalls and network policies let us through, and {setting}',
+  ],
+  [
+    /(ECONNRESET|ECONNECTION|EPIPE)|closed|socket hang up|premature close/i,
+    'it ended the connection{code}; check that it runs, and whether it wants TLS where {setting} has none',
+  ],
+  [
+    /^name=(?:ReplyError|MongoServerError|MongoWriteConcernError)$|^(?:responseCode|statusCode)=\d/m,
+    ANSWER,
+  ],
+];
+const NO_PRIMARY: Cause = [
+  /^reason=ReplicaSetNoPrimary$/m,
+  'no member of the replica set is the primary; check the replica set, and {setting}',
+];
+const UNKNOWN = 'it cannot be used{code}; check the log here, and {setting}';
 /** What our own client says after it was closed; the cause came before. */
 const OURS_IS_CLOSED = /^Mongo(?:TopologyClosed|ClientClosed|PoolClosed|NotConnected)Error$/;
 /** Causes may be circular. */
 const MAX_DEPTH = 5;
 
-/** Returns no message, because messages may quote data. */
-export function classify(thrown: unknown): Found {
-  const errors = withCauses(thrown, MAX_DEPTH);
-  const found = errors.map(classOf);
-  const sure = found.find(({ kind }) => !['unknown', 'answer', 'timeout', 'closed'].includes(kind));
-  if (sure !== undefined) return sure;
-  if (errors.some(isWithoutPrimary)) return { kind: 'no_primary', code: undefined };
-  // The deepest error is the original cause.
-  const last = found.findLast(({ kind }) => kind !== 'unknown');
-  return last ?? found[0] ?? { kind: 'unknown', code: undefined };
+type Fields = Readonly<Record<string, unknown>>;
+
+interface Found {
+  readonly sentence: string;
+  /** What came back: a code of the system, the server or the library, never a whole message. */
+  readonly code: string | undefined;
 }
 
-function withCauses(thrown: unknown, depth: number): Error[] {
-  if (!isError(thrown) || depth === 0) return [];
-  const { cause, errors, lastNodeError, reason } = thrown as Error & {
-    readonly errors?: unknown;
-    readonly lastNodeError?: unknown;
-    readonly reason?: { readonly servers?: ReadonlyMap<string, { readonly error?: unknown }> };
-  };
-  const servers = reason?.servers instanceof Map ? [...reason.servers.values()] : [];
+/** Whether the error tells why a server cannot be used. */
+export function isContactFailure(thrown: unknown): boolean {
+  return foundIn(thrown).sentence !== UNKNOWN;
+}
+
+function foundIn(thrown: unknown): Found {
+  const errors = withCauses(thrown, MAX_DEPTH);
+  const { name } = errors[0] ?? {};
+  return (
+    firstOf([...REFUSALS, ...ABSENCES], errors) ??
+    firstOf([NO_PRIMARY], errors) ??
+    // The deepest error is the original cause.
+    firstOf(VAGUE, errors.toReversed()) ?? {
+      sentence: UNKNOWN,
+      code: codeOf(errors[0] ?? {}) ?? (name === 'Error' ? undefined : (name as string)),
+    }
+  );
+}
+
+function withCauses(thrown: unknown, depth: number): Fields[] {
+  const error = (thrown ?? {}) as Fields;
+  // `instanceof` fails for errors of another realm.
+  if (typeof error['message'] !== 'string' || depth === 0) return [];
+  const { cause, errors, lastNodeError, reason } = error;
+  const { servers } = (reason ?? {}) as Fields;
+  const ofServers = servers instanceof Map ? [...(servers as Map<string, Fields>).values()] : [];
   const held = [
     cause,
     lastNodeError,
-    ...(Array.isArray(errors) ? errors : []),
-    ...servers.map(({ error }) => error),
+    ...(Array.isArray(errors) ? (errors as unknown[]) : []),
+    ...ofServers.map((server) => server['error']),
   ];
-  return [thrown, ...held.flatMap((error) => withCauses(error, depth - 1))];
+  return [error, ...held.flatMap((one) => withCauses(one, depth - 1))];
 }
 
-/** `instanceof` fails for errors of another realm. */
-function isError(thrown: unknown): thrown is Error {
-  return typeof (thrown as { readonly message?: unknown } | null)?.message === 'string';
-}
-
-function classOf(error: Error): Found {
-  const { message, name } = error;
-  const { code, codeName, command, responseCode, statusCode, syscall } = error as {
-    readonly code?: unknown;
-    readonly codeName?: unknown;
-    readonly command?: unknown;
-    readonly responseCode?: unknown;
-    readonly statusCode?: unknown;
-    readonly syscall?: unknown;
-  };
-  const inMessage = IN_MESSAGE.exec(message)?.[0];
-  const codes = [inMessage, code, statusCode]
-    .filter((one) => typeof one === 'string' || typeof one === 'number')
-    .map(String);
-  // The reply code of a relay helps an operator most.
-  const named = typeof codeName === 'string' ? `${codeName}, ${codes[0]}` : codes[0];
-  const shown = typeof responseCode === 'number' ? String(responseCode) : named;
-  if (command === 'MAIL FROM') return { kind: 'sender', code: shown };
-  // A resolver that refuses or is silent has the codes of a server that does.
-  if (/^(?:query|getaddrinfo)/.test(String(syscall))) return { kind: 'name', code: shown };
-  if (RECORDS.test(message)) return { kind: 'records', code: undefined };
-  const lacking =
-    /module [`'"]?([\w@/.-]+)[`'"]? not found|find (?:module|package) '([^']+)'/i.exec(message);
-  if (lacking !== null) return { kind: 'image', code: lacking[1] ?? lacking[2] };
-  const alert = /SSL alert number (\d+)/.exec(message)?.[1];
-  if (alert !== undefined) return { kind: 'tls_alert', code: alert };
-  const certificate = codes.find((one) => CERTIFICATE.test(one));
-  if (certificate !== undefined) {
-    const kind = /ALTNAME|HOSTNAME/.test(certificate) ? 'certificate_name' : 'certificate';
-    return { kind, code: certificate };
+/** The first error that has signs of one of the causes. */
+function firstOf(causes: readonly Cause[], errors: readonly Fields[]): Found | undefined {
+  for (const error of errors) {
+    const signs = signsOf(error);
+    for (const [pattern, sentence] of causes) {
+      const [match, ...told] = pattern.exec(signs) ?? [];
+      if (match !== undefined)
+        return { sentence, code: told.filter(Boolean).join(' ') || codeOf(error) };
+    }
   }
-  const byWord = WORDS.find(([pattern]) => pattern.test(message))?.[1];
-  if (byWord !== undefined && ['certificate', 'certificate_name', 'no_tls'].includes(byWord))
-    return { kind: byWord, code: shown };
-  const known = codes.find((one) => Object.hasOwn(CODES, one));
-  if (known !== undefined) return { kind: CODES[known]!, code: known === 'EAUTH' ? shown : known };
-  if (codes.some((one) => /^ERR_(?:SSL|TLS)_/.test(one))) return { kind: 'no_tls', code: shown };
-  if (/Timeout|AbortError|DeadlineError/.test(name)) return { kind: 'timeout', code: shown };
-  if (byWord !== undefined) return { kind: byWord, code: shown };
-  if (/^Mongo(?:Parse|InvalidArgument|MissingCredentials)Error$/.test(name))
-    return { kind: 'setting', code: undefined };
-  const answered = /^(?:ReplyError|MongoServerError|MongoWriteConcernError)$/.test(name);
-  const isAnswer = answered || [responseCode, statusCode].some((one) => typeof one === 'number');
-  if (isAnswer) return { kind: 'answer', code: shown };
-  return { kind: 'unknown', code: shown ?? (name === 'Error' ? undefined : name) };
+  return undefined;
 }
 
-function isWithoutPrimary(error: Error): boolean {
-  const { reason } = error as { readonly reason?: { readonly type?: unknown } };
-  return String(reason?.type) === 'ReplicaSetNoPrimary';
+function signsOf(error: Fields): string {
+  const { command, syscall, code, statusCode, responseCode, name, message } = error;
+  const reason = (error['reason'] as Fields | undefined)?.['type'];
+  const signs = { command, syscall, code, statusCode, responseCode, name, reason, message };
+  return Object.entries(signs)
+    .map(([sign, value]) => `${sign}=${String(value)}`)
+    .join('\n');
+}
+
+/** The reply code of a relay helps an operator most. */
+function codeOf({ responseCode, codeName, code, statusCode }: Fields): string | undefined {
+  const told = responseCode ?? code ?? statusCode;
+  if (typeof told !== 'string' && typeof told !== 'number') return undefined;
+  return typeof codeName === 'string' ? `${codeName}, ${told}` : String(told);
 }
 
 /** The last cause at each place. */
@@ -224,23 +230,18 @@ const causes = new Map<string, Found>();
 export function contactReason(place: Place, thrown: unknown): string {
   const { name, at, setting } = place;
   const where = at === undefined ? name : `${name} at ${at}`;
-  const isOurs = isError(thrown) && OURS_IS_CLOSED.test(thrown.name);
-  const found = (isOurs ? causes.get(where) : undefined) ?? classify(thrown);
+  const isOurs = OURS_IS_CLOSED.test(String((thrown as Fields | undefined)?.['name']));
+  const found = (isOurs ? causes.get(where) : undefined) ?? foundIn(thrown);
   if (!isOurs) causes.set(where, found);
-  const { kind, code = '' } = found;
-  const own = Object.hasOwn(SENTENCES, code) && ['tls_alert', 'answer', 'setting'].includes(kind);
-  const sentence = SENTENCES[own ? code : kind]!;
+  const { sentence, code } = found;
   const words: Readonly<Record<string, string>> = {
-    code: code === '' ? '' : ` (${kind === 'tls_alert' ? `alert ${code}` : code})`,
+    code: code === undefined ? '' : ` (${code})`,
     setting,
     login: place.login ?? `user and password in ${setting}`,
     rights: place.rights ?? `user and rights in ${setting}`,
   };
   return `${where}: ${sentence.replaceAll(/\{(\w+)\}/g, (_, word: string) => words[word] ?? '')}`;
 }
-
-/** Whether the server is there and says no. */
-const SAYS_NO: readonly FailureKind[] = ['login', 'rights', 'sender', 'setting', 'answer'];
 
 /** The current state of a place for `/readyz`, logged when it changes. */
 export class Contact {
@@ -264,7 +265,8 @@ export class Contact {
     this.#fault = reason;
     if (this.#logged.has(reason)) return;
     this.#logged.add(reason);
-    const saysNo = SAYS_NO.includes(classify(error).kind);
+    const { sentence } = foundIn(error);
+    const saysNo = sentence === ANSWER || REFUSALS.some(([, refusal]) => refusal === sentence);
     this.#log.warn({ err: error, reason }, `${name} ${saysNo ? 'refuses us' : 'is away'}`);
   }
 
