@@ -12,7 +12,7 @@ import { KeyStore } from '../../internal/partner/key-store.ts';
 import type { ConfigOf } from '../../internal/settings/settings.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
 import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
-import { connectUntilDone } from '../../internal/platform/mongo-indexes.ts';
+import { makeFirstContact } from '../../internal/platform/mongo-indexes.ts';
 import type { openProcess, ProcessTools } from '../../internal/platform/open-process.ts';
 import { redisWarnings } from '../../internal/platform/redis.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
@@ -123,10 +123,11 @@ function openDatabase(
 ): Db {
   const mongo = createMongo(config.MONGODB_URI, `partner-ingest ${name}`, options);
   closers.add(`mongodb ${name}`, () => mongo.close());
-  const connection = connectUntilDone(mongo, log);
-  closers.add(`${name} connection`, () => connection.stop());
-  ready.push(connection.faults);
-  return mongo.db(config.MONGODB_DATABASE);
+  const db = mongo.db(config.MONGODB_DATABASE);
+  const contact = makeFirstContact(db, [], log);
+  closers.add(`${name} connection`, () => contact.stop());
+  ready.push(contact.faults);
+  return db;
 }
 
 function openStatuses(config: ConfigOf<'ingest'>, parts: Parts): Statuses {

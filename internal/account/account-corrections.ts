@@ -2,7 +2,7 @@
 import type { Collection, Db } from 'mongodb';
 import { normalizeEmail } from '../application/identity.ts';
 import type { Clock } from '../platform/clock.ts';
-import { isDuplicateKey, requireDurable, updateInOrder } from '../platform/mongo.ts';
+import { isDuplicateKey, updateInOrder } from '../platform/mongo.ts';
 import { accountCollection, LINK_NOT_USED, releasedMark, type Account } from './account.ts';
 
 export class AccountCorrections {
@@ -77,10 +77,9 @@ export class AccountCorrections {
     const open = { closedAt: { $exists: false } };
     const closedAt = this.#clock.now();
     const voided = { $set: { closedAt }, $inc: { linkVersion: 1 }, $unset: { activation: true } };
-    const write = async (q: object, u: object): Promise<void> =>
-      void requireDurable(await updateInOrder(this.#collection, [{ ids, q, u }]));
-    await write({ ...open, ...LINK_NOT_USED }, voided);
-    await write(open, { $set: { closedAt } });
+    const q = { ...open, ...LINK_NOT_USED };
+    await updateInOrder(this.#collection, [{ ids, q, u: voided }]);
+    await updateInOrder(this.#collection, [{ ids, q: open, u: { $set: { closedAt } } }]);
   }
 
   /** Of a request that is worked on again: it wants an e-mail, unless its link has been used. */

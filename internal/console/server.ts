@@ -16,7 +16,7 @@ import fastify, {
 import { displayAddress, listenHost } from '../platform/admin-server.ts';
 import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
-import { isLoopback } from '../platform/loopback.ts';
+import { isLoopback } from '../platform/networks.ts';
 import { FORM_BYTES, SEARCHES_A_MINUTE } from './limits.ts';
 import type { Person } from './person.ts';
 import { pages, type Context, type Say } from './render.ts';

@@ -1,19 +1,17 @@
 /** The rules by which settings are checked. */
 import { z } from 'zod';
-import { isLoopback } from './loopback.ts';
-import { isNetwork } from './networks.ts';
-import { BARE_LOGIN, RedisUrlError, hasBareLogin, parseRedisUrl } from './redis-url.ts';
-import { mongoLink } from './store-security.ts';
+import { mongoLink } from './mongo.ts';
+import { isLoopback, isNetwork } from './networks.ts';
+import { BARE_LOGIN, hasBareLogin, parseRedisUrl } from './redis-url.ts';
 
 export const wholeNumber = (min: number, max: number) =>
   z
     .string()
-    .regex(/^\d+$/, `must be a whole number from ${min} to ${max}`)
-    .transform(Number)
     .refine(
-      (value) => value >= min && value <= max,
+      (value) => /^\d+$/.test(value) && Number(value) >= min && Number(value) <= max,
       `must be a whole number from ${min} to ${max}`,
-    );
+    )
+    .transform(Number);
 
 export const url = (schemes: readonly string[]) =>
   z
@@ -31,12 +29,19 @@ export const securePage = z.string().refine((value) => {
   return page?.protocol === 'http:' && isLoopback(page.hostname.replace(/^\[(.*)\]$/, '$1'));
 }, 'must be a URL that starts with https://, or with http:// on loopback: its links let people in');
 
-export const redisUrl = z.string().superRefine((value, context) => {
+/** `faultOf` says why a value cannot be used. */
+export const unless = (faultOf: (value: string) => string | undefined) =>
+  z.string().superRefine((value, context) => {
+    const message = faultOf(value);
+    if (message !== undefined) context.addIssue({ code: 'custom', message });
+  });
+
+export const redisUrl = unless((value) => {
   try {
     parseRedisUrl(value);
+    return undefined;
   } catch (error) {
-    if (!(error instanceof RedisUrlError)) throw error;
-    context.addIssue({ code: 'custom', message: error.message });
+    return (error as Error).message;
   }
 });
 
@@ -46,10 +51,7 @@ export const mongodbUri = z
     error: 'must be a URI that starts with mongodb:// or mongodb+srv://',
     abort: true,
   })
-  .superRefine((value, context) => {
-    const message = mongodbFault(value);
-    if (message !== undefined) context.addIssue({ code: 'custom', message });
-  });
+  .pipe(unless(mongodbFault));
 
 function mongodbFault(uri: string): string | undefined {
   try {
@@ -63,17 +65,17 @@ function mongodbFault(uri: string): string | undefined {
   );
 }
 
-/** Parses `a, b` to `['a', 'b']`. `faultOf` says why an entry cannot be used. */
+/** Parses `a, b` to `['a', 'b']`. */
 export const listOf = (faultOf: (entry: string) => string | undefined) =>
-  z.string().transform((value, context) => {
-    const entries = value
-      .split(',')
-      .map((entry) => entry.trim())
-      .filter((entry) => entry !== '');
-    for (const message of entries.map(faultOf))
-      if (message !== undefined) context.addIssue({ code: 'custom', message });
-    return entries;
-  });
+  z
+    .string()
+    .transform((value) =>
+      value
+        .split(',')
+        .map((entry) => entry.trim())
+        .filter(Boolean),
+    )
+    .pipe(z.array(unless(faultOf)));
 
 export const cidrList = listOf((entry) =>
   isNetwork(entry) ? undefined : `"${entry}" is not an address or a CIDR range such as 10.0.0.0/8`,

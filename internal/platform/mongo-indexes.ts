@@ -1,14 +1,6 @@
 /** Connects to MongoDB in the background, creates missing indexes and verifies all. */
 import { isDeepStrictEqual } from 'node:util';
-import {
-  MongoServerError,
-  type CreateIndexesOptions,
-  type Db,
-  type Document,
-  type IndexDescription,
-  type IndexSpecification,
-  type MongoClient,
-} from 'mongodb';
+import { MongoServerError, type CreateIndexesOptions, type Db, type Document } from 'mongodb';
 import type { Probe } from './admin-server.ts';
 import { retryUntilDone } from './deadline.ts';
 import { defined } from './defined.ts';
@@ -39,7 +31,6 @@ const BUILD_TIMEOUT_MS = 3_600_000;
 const REPORT_BUILD_AFTER_MS = 5_000;
 
 const UNAUTHORIZED = 13;
-const NO_COLLECTION = 26;
 const DUPLICATE_KEY = 11_000;
 /** The index exists under another name or definition. */
 const CONFLICTS = [67, 85, 86];
@@ -50,27 +41,29 @@ export async function ensureIndexes(
   definitions: readonly IndexDefinition[],
   building: (words: string) => void = () => {},
 ): Promise<void> {
-  for (const [collection, wanted] of Map.groupBy(
-    definitions,
-    (definition) => definition.collection,
-  )) {
-    // Servers word their refusals differently, so we compare first.
-    for (const index of wanted)
-      verify(index, await listIndexes(db, collection), { missing: 'allowed' });
+  for (const [collection, wanted] of Map.groupBy(definitions, (index) => index.collection)) {
     const names = wanted.map(({ name }) => name).join(', ');
     const report = setTimeout(
       () => building(`indexes of ${collection} are being built: ${names}`),
       REPORT_BUILD_AFTER_MS,
     );
-    try {
-      await createIndexes(db, collection, wanted);
-    } catch (error) {
-      throw forOperator(error, `${collection}: indexes ${names}`);
-    } finally {
-      clearTimeout(report);
+    const failure = await createIndexes(db, collection, wanted).catch((error: unknown) => error);
+    clearTimeout(report);
+    // Servers word their refusals differently, so what is there is compared in any case.
+    const present = await listIndexes(db, collection).catch((error: unknown) => {
+      throw forOperator(failure ?? error, `${collection}: indexes ${names}`);
+    });
+    for (const index of wanted) {
+      const found = present.find(({ name }) => name === index.name);
+      if (found === undefined) {
+        const missing = new IndexError(`${collection}: index ${index.name} is missing`);
+        throw forOperator(failure ?? missing, `${collection}: indexes ${names}`);
+      }
+      if (isDeepStrictEqual(definitionOf(found), definitionOf(index))) continue;
+      throw new IndexError(
+        `${collection}: index ${index.name} is not as this version defines it; drop it, and it is made again`,
+      );
     }
-    const present = await listIndexes(db, collection);
-    for (const index of wanted) verify(index, present, { missing: 'a fault' });
   }
 }
 
@@ -79,24 +72,24 @@ async function createIndexes(
   collection: string,
   wanted: readonly IndexDefinition[],
 ): Promise<void> {
-  const indexes = wanted.map(({ collection: _collection, key, ...options }) => ({
-    key: key as Exclude<IndexSpecification, string>,
-    ...options,
-  }));
   // The driver uses this option, although its types omit it.
   const patient: CreateIndexesOptions & { readonly socketTimeoutMS: number } = {
     socketTimeoutMS: BUILD_TIMEOUT_MS,
   };
-  await db.collection(collection).createIndexes(indexes as IndexDescription[], patient);
+  const indexes = wanted.map(({ collection: _collection, ...index }) => index);
+  await db.collection(collection).createIndexes(indexes, patient);
 }
 
-async function listIndexes(db: Db, collection: string): Promise<Document[]> {
-  try {
-    return await db.collection(collection).listIndexes().toArray();
-  } catch (error) {
-    if (error instanceof MongoServerError && error.code === NO_COLLECTION) return [];
-    throw forOperator(error, `${collection}: its indexes`);
-  }
+function listIndexes(db: Db, collection: string): Promise<Document[]> {
+  return db.collection(collection).listIndexes().toArray();
+}
+
+function definitionOf(index: Document): unknown[] {
+  const { key, unique, sparse, partialFilterExpression, expireAfterSeconds } = index;
+  // The order of keys is part of an index.
+  const keys = Object.entries(key as object);
+  const seconds = Number(expireAfterSeconds ?? -1);
+  return [keys, unique === true, sparse === true, partialFilterExpression, seconds];
 }
 
 function forOperator(error: unknown, what: string): unknown {
@@ -117,33 +110,10 @@ function forOperator(error: unknown, what: string): unknown {
   return error;
 }
 
-function verify(
-  wanted: IndexDefinition,
-  present: readonly Document[],
-  options: { readonly missing: 'allowed' | 'a fault' },
-): void {
-  const found = present.find((index) => index['name'] === wanted.name);
-  if (found === undefined) {
-    if (options.missing === 'allowed') return;
-    throw new IndexError(`${wanted.collection}: index ${wanted.name} is missing`);
-  }
-  const same =
-    // The order of keys is part of an index.
-    JSON.stringify(found['key']) === JSON.stringify(wanted.key) &&
-    (found['unique'] === true) === (wanted.unique === true) &&
-    (found['sparse'] === true) === (wanted.sparse === true) &&
-    isDeepStrictEqual(found['partialFilterExpression'], wanted.partialFilterExpression) &&
-    Number(found['expireAfterSeconds'] ?? -1) === (wanted.expireAfterSeconds ?? -1);
-  if (same) return;
-  throw new IndexError(
-    `${wanted.collection}: index ${wanted.name} is not as this version defines it; drop it, and it is made again`,
-  );
-}
-
 const CONNECT_WITHIN_MS = 10_000;
 const FIRST_CONTACT_RETRY = { firstMs: 250, capMs: 3_000 } as const;
 
-export interface UntilDone {
+export interface FirstContact {
   readonly whenDone: Promise<void>;
   /** For a readiness probe; empty once done. */
   readonly faults: () => readonly string[];
@@ -152,27 +122,13 @@ export interface UntilDone {
   readonly stop: () => void;
 }
 
-export function ensureIndexesUntilDone(
+/** Connects until it succeeds, and ensures `indexes`. The driver then reconnects by itself. */
+export function makeFirstContact(
   db: Db,
-  definitions: readonly IndexDefinition[],
+  indexes: readonly IndexDefinition[],
   log: Logger,
-): UntilDone {
-  return untilDone('indexes could not be verified', db.client, log, (report) =>
-    ensureIndexes(db, definitions, report),
-  );
-}
-
-/** Once connected, the driver reconnects by itself. */
-export function connectUntilDone(client: MongoClient, log: Logger): UntilDone {
-  return untilDone('not connected to MongoDB', client, log, () => Promise.resolve());
-}
-
-function untilDone(
-  what: string,
-  client: MongoClient,
-  log: Logger,
-  task: (report: (words: string) => void) => Promise<void>,
-): UntilDone {
+): FirstContact {
+  const what = indexes.length > 0 ? 'indexes could not be verified' : 'not connected to MongoDB';
   const stop = new AbortController();
   let faults = [`${what} yet`];
   const report = (reason: string, error?: unknown): void => {
@@ -182,14 +138,14 @@ function untilDone(
   };
   const attempt = async (): Promise<void> => {
     // After a failed first connection the client stays closed until `connect` is called again.
-    await connectMongo(client, CONNECT_WITHIN_MS);
-    await task(report);
+    await connectMongo(db.client, CONNECT_WITHIN_MS);
+    await ensureIndexes(db, indexes, report);
   };
   const whenDone = retryUntilDone(attempt, {
     ...FIRST_CONTACT_RETRY,
     signal: stop.signal,
     onFailure: (error) =>
-      report(error instanceof IndexError ? error.message : mongoReason(client, error), error),
+      report(error instanceof IndexError ? error.message : mongoReason(db.client, error), error),
   }).then(() => {
     faults = [];
   });

@@ -2,6 +2,7 @@
 import './closed-sockets.ts';
 import { contactReason } from './contact-failure.ts';
 import { DeadlineError, withDeadline } from './deadline.ts';
+import { isLoopback } from './networks.ts';
 import { NewerVersionError } from './newer-version.ts';
 import type { SpanOptions } from './tracing.ts';
 import {
@@ -9,8 +10,8 @@ import {
   MongoServerError,
   MongoWriteConcernError,
   type Collection,
-  type Db,
   type Document,
+  type HostAddress,
   type MongoClientOptions,
 } from 'mongodb';
 
@@ -59,6 +60,26 @@ export function createMongo(
   });
 }
 
+/** Throws if the driver cannot read the URI; its message may quote the URI. */
+export function mongoLink(uri: string): {
+  /** Whether others could read or change the traffic. */
+  readonly exposed: boolean;
+  readonly unverified: boolean;
+} {
+  const { options } = createMongo(uri, 'check');
+  const { tls, hosts, srvHost, rejectUnauthorized, checkServerIdentity } = options;
+  const isLocal = srvHost === undefined && hosts.every(isHere);
+  return {
+    exposed: !tls && !isLocal,
+    // The driver derives both from tlsInsecure and the tlsAllowInvalid… options.
+    unverified: rejectUnauthorized === false || checkServerIdentity !== undefined,
+  };
+}
+
+function isHere({ host, socketPath }: HostAddress): boolean {
+  return socketPath !== undefined || (host !== undefined && isLoopback(host));
+}
+
 /** The driver asks a silent DNS for a minute. Call it again after a failure. */
 export async function connectMongo(client: MongoClient, withinMs: number): Promise<void> {
   const { srvHost, hosts } = client.options;
@@ -88,6 +109,7 @@ function withoutOurOptions(uri: string): string {
 
 /** Aborts what the deadline left behind. One instance, because each new error costs a stack. */
 const WRITE_TIMED_OUT = new Error('the write took too long');
+
 export interface UpdateItem {
   readonly q: Document;
   readonly u: Document;
@@ -107,74 +129,27 @@ export interface WriteReply {
   readonly durable: boolean;
 }
 
-/** See `writeTogether`. */
-export function insertTogether<T extends Document>(
-  collection: Collection<T>,
-  documents: readonly T[],
-  deadlineMs = WRITE_DEADLINE_MS,
-): Promise<WriteReply> {
-  return writeTogether(
-    collection.db,
-    { insert: collection.collectionName, documents, ordered: false },
-    deadlineMs,
-  );
-}
-
-/** See `writeTogether`. */
-export function updateTogether<T extends Document>(
-  collection: Collection<T>,
-  updates: readonly UpdateItem[],
-  deadlineMs = WRITE_DEADLINE_MS,
-  majorityMs?: number,
-): Promise<WriteReply> {
-  const command = { update: collection.collectionName, updates, ordered: false };
-  return writeTogether(collection.db, command, deadlineMs, majorityMs);
-}
-
-/** Updates the documents in `ids` that match `q`. */
-export interface UpdateOfMany {
-  readonly ids: readonly string[];
-  readonly q: Document;
-  readonly u: Document;
-}
-
 /**
- * Sends one statement per update, which is cheap for the server. All writes of several documents go
- * in the order of ids, which prevents deadlocks.
- */
-export function updateInOrder<T extends Document>(
-  collection: Collection<T>,
-  updates: readonly UpdateOfMany[],
-): Promise<WriteReply> {
-  const items = updates
-    .map(({ ids, q, u }) => ({ ids: ids.toSorted(), q, u }))
-    .toSorted((one, other) => (one.ids[0]! < other.ids[0]! ? -1 : 1))
-    .map(({ ids, q, u }): UpdateItem =>
-      ids.length === 1
-        ? { q: { _id: ids[0], ...q }, u }
-        : { q: { _id: { $in: ids }, ...q }, u, multi: true },
-    );
-  return writePastLockConflicts(items, (some) => updateTogether(collection, some));
-}
-
-/**
- * Resolves only with the server's answer. Without one within `deadlineMs` it rejects and destroys
- * the connection, so that no other command gets the late answer. At most 16 MB.
+ * Inserts or updates documents in one command of at most 16 MB. Resolves only with the server's
+ * answer. Without one within `deadlineMs` it rejects and destroys the connection, so that no other
+ * command gets the late answer.
  *
  * The driver's `insertMany` and `bulkWrite` (7.8) do neither: a large message to a hung server has
  * no time-out, and a lost connection becomes a bulk write error that looks like success.
  */
-async function writeTogether(
-  db: Db,
-  command: Document,
-  deadlineMs: number,
+export async function writeTogether<T extends Document>(
+  { db, collectionName }: Collection<T>,
+  items: { readonly documents: readonly T[] } | { readonly updates: readonly UpdateItem[] },
+  deadlineMs = WRITE_DEADLINE_MS,
   majorityMs = deadlineMs * MAJORITY_SHARE,
 ): Promise<WriteReply> {
+  const name = 'documents' in items ? { insert: collectionName } : { update: collectionName };
   const over = new AbortController();
   const writeConcern = { w: 'majority', j: true, wtimeout: Math.round(majorityMs) };
+  const command = { ...name, ...items, ordered: false, writeConcern };
   try {
     const reply = await withDeadline(
-      db.command({ ...command, writeConcern }, { signal: over.signal, ignoreUndefined: true }),
+      db.command(command, { signal: over.signal, ignoreUndefined: true }),
       deadlineMs,
       'write',
     );
@@ -188,26 +163,52 @@ async function writeTogether(
   }
 }
 
+/**
+ * Updates the documents in `ids` that match `q`; `updates` must be idempotent. Returns how many
+ * matched. Rejects with `NotDurableError`, or with the error of the first statement that failed.
+ *
+ * All writes of several documents go in the order of ids, which prevents most deadlocks.
+ */
+export async function updateInOrder<T extends Document>(
+  collection: Collection<T>,
+  updates: readonly {
+    readonly ids: readonly string[];
+    readonly q: Document;
+    readonly u: Document;
+  }[],
+): Promise<number> {
+  const items = updates
+    .map(({ ids, q, u }) => ({ ids: ids.toSorted(), q, u }))
+    .toSorted((one, other) => (one.ids[0]! < other.ids[0]! ? -1 : 1))
+    .map(({ ids, q, u }): UpdateItem =>
+      ids.length === 1
+        ? { q: { _id: ids[0], ...q }, u }
+        : { q: { _id: { $in: ids }, ...q }, u, multi: true },
+    );
+  let matched = 0;
+  await pastLockConflicts(async () => {
+    const { n, writeErrors, durable } = await writeTogether(collection, { updates: items });
+    matched += n;
+    const [failed] = writeErrors;
+    if (failed !== undefined) {
+      const { code, errmsg = 'a write failed' } = failed;
+      throw new MongoServerError({ message: errmsg, code });
+    }
+    if (!durable) throw new NotDurableError('no majority acknowledged the write in time');
+  });
+  return matched;
+}
+
 /** Writes were applied without acknowledgement by a majority in time; they may be rolled back. */
 export class NotDurableError extends Error {
   override readonly name = 'NotDurableError';
 }
 
-/** Throws `MongoServerError` with the first item's code, or `NotDurableError`. */
-export function requireDurable(reply: WriteReply): WriteReply {
-  const [failed] = reply.writeErrors;
-  if (failed !== undefined)
-    throw new MongoServerError({ message: 'a write failed', code: failed.code });
-  if (!reply.durable) throw new NotDurableError('no majority acknowledged the write in time');
-  return reply;
-}
-
 /** An update that matches nothing still waits for the majority. Rejects when no answer came. */
 export async function takesWrites<T extends Document>(collection: Collection<T>): Promise<boolean> {
-  const reply = await updateTogether(collection, [
-    { q: { _id: '' }, u: { $set: { probed: true } } },
-  ]);
-  return reply.durable && reply.writeErrors.length === 0;
+  const nothing = { q: { _id: '' }, u: { $set: { probed: true } } };
+  const { durable, writeErrors } = await writeTogether(collection, { updates: [nothing] });
+  return durable && writeErrors.length === 0;
 }
 
 const WRITE_CONFLICT = 112;
@@ -218,11 +219,8 @@ const CONFLICT_TRIES = 5;
  * "deadlock detected", MongoDB WriteConflict.
  */
 function isLockConflict(error: unknown): boolean {
-  return error instanceof MongoServerError && namesLockConflict(error.code, error.message);
-}
-
-function namesLockConflict(code: unknown, text = ''): boolean {
-  return code === WRITE_CONFLICT || text.includes('deadlock');
+  if (!(error instanceof MongoServerError)) return false;
+  return error.code === WRITE_CONFLICT || error.message.includes('deadlock');
 }
 
 /** Tries up to five times, so `write` must be idempotent. */
@@ -233,29 +231,6 @@ export async function pastLockConflicts<T>(write: () => Promise<T>): Promise<T> 
     } catch (error) {
       if (tries === CONFLICT_TRIES || !isLockConflict(error)) throw error;
     }
-  }
-}
-
-/** Repeats only the items that met a lock conflict, and returns the total of all tries. */
-export async function writePastLockConflicts<Item>(
-  items: readonly Item[],
-  write: (items: readonly Item[]) => Promise<WriteReply>,
-): Promise<WriteReply> {
-  let sent = items.map((item, index) => ({ item, index }));
-  let [n, durable] = [0, true];
-  const writeErrors: WriteReply['writeErrors'][number][] = [];
-  for (let tries = 1; ; tries += 1) {
-    const reply = await pastLockConflicts(() => write(sent.map(({ item }) => item)));
-    n += reply.n;
-    durable &&= reply.durable;
-    const failed = reply.writeErrors.map((error) => ({
-      ...error,
-      again: tries < CONFLICT_TRIES && namesLockConflict(error.code, error.errmsg),
-    }));
-    for (const { again, ...error } of failed)
-      if (!again) writeErrors.push({ ...error, index: sent[error.index]!.index });
-    sent = failed.filter(({ again }) => again).map(({ index }) => sent[index]!);
-    if (sent.length === 0) return { n, writeErrors, durable };
   }
 }
 

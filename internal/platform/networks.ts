@@ -38,6 +38,14 @@ export function isNetwork(text: string): boolean {
   return parse(text) !== undefined;
 }
 
+/** Whether it is this machine. Takes a name or an address without brackets; makes no DNS query. */
+export function isLoopback(host: string): boolean {
+  return (
+    host.toLowerCase() === 'localhost' ||
+    (ipaddr.isValid(host) && ipaddr.process(host).range() === 'loopback')
+  );
+}
+
 export type AddressTest = (address: string) => boolean;
 
 export function addressTest(networks: readonly string[]): AddressTest {

@@ -7,7 +7,7 @@ import { followCredentials, type Credentials } from './follow-credentials.ts';
 import { watchLog, type Logger } from './log.ts';
 import { Loops, type LoopTools } from './loop.ts';
 import type { CountsAll } from './metric-types.ts';
-import { connectUntilDone, ensureIndexesUntilDone, type IndexDefinition } from './mongo-indexes.ts';
+import { makeFirstContact, type IndexDefinition } from './mongo-indexes.ts';
 import { createMongo, mongoReason } from './mongo.ts';
 import { startTracing } from './tracing.ts';
 
@@ -76,15 +76,14 @@ export async function openProcess<Loop extends string>(
 
 function openDatabase<Loop extends string>(
   config: Config,
-  { name, metrics, indexes, readyWithoutDatabase }: Options<Loop>,
+  { name, metrics, indexes = [], readyWithoutDatabase }: Options<Loop>,
   { log, closers }: ProcessTools,
   { ready, warnings }: { readonly ready: Probe[]; readonly warnings: Probe[] },
 ) {
   const mongo = createMongo(config.MONGODB_URI, `partner-ingest ${name}`);
   closers.add('mongodb', () => mongo.close());
   const db = mongo.db(config.MONGODB_DATABASE);
-  const contact =
-    indexes === undefined ? connectUntilDone(mongo, log) : ensureIndexesUntilDone(db, indexes, log);
+  const contact = makeFirstContact(db, indexes, log);
   closers.add('first contact', () => contact.stop());
   const loops = new Loops({
     log,

@@ -1,8 +1,7 @@
 /** Redis clients whose commands end soon, for one server, Sentinel or Cluster. */
-import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
+import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { Contact } from './contact-failure.ts';
 import { jittered } from './deadline.ts';
-import { defined } from './defined.ts';
 import type { Logger } from './log.ts';
 import { parseRedisUrl, type RedisAddress } from './redis-url.ts';
 
@@ -100,74 +99,52 @@ export function isReady(redis: RedisClient): boolean {
   return redis.status === 'ready';
 }
 
-type Options = ReturnType<typeof connectionOptions> & ReturnType<typeof useOptions>;
-
-function connect(address: RedisAddress, use: RedisUse): RedisClient {
-  const options: Options = { ...connectionOptions(address), ...useOptions(use) };
-  switch (address.kind) {
-    case 'single':
-      return new Redis({ ...options, ...address.hosts[0], db: address.db });
-    case 'sentinel':
-      return new Redis({
-        ...options,
-        ...(address.tls ? { sentinelTLS: {}, enableTLSForSentinelMode: true } : {}),
-        sentinels: [...address.hosts],
-        name: address.name,
-        db: address.db,
-        ...defined({
-          sentinelUsername: address.sentinelLogin.username,
-          sentinelPassword: address.sentinelLogin.password,
-        }),
-        sentinelCommandTimeout: CONNECT_TIMEOUT_MS,
-      });
-    case 'cluster':
-      return new Cluster([...address.hosts], clusterOptions(options, use));
-  }
-}
-
-function connectionOptions({ tls, username, password }: RedisAddress) {
+function connect({ kind, tls, hosts, options: given }: RedisAddress, use: RedisUse): RedisClient {
   // A demoted primary may keep its connections; only a reconnect finds the new one.
   let demoted = false;
-  return {
+  const retryStrategy = (times: number): number => {
+    const waitMs = demoted ? RETRY_CAP_MS : Math.min(times * RETRY_STEP_MS, RETRY_CAP_MS);
+    demoted = false;
+    return jittered(waitMs);
+  };
+  const options = {
+    ...given,
     ...(tls ? { tls: {} } : {}),
-    ...defined({ username, password }),
     connectTimeout: CONNECT_TIMEOUT_MS,
     socketTimeout: SILENT_MS,
     reconnectOnError: (error: Error) => (demoted = error.message.includes('READONLY')),
-    retryStrategy: (times: number) => {
-      const waitMs = demoted ? RETRY_CAP_MS : Math.min(times * RETRY_STEP_MS, RETRY_CAP_MS);
-      demoted = false;
-      return jittered(waitMs);
-    },
-  } satisfies RedisOptions;
-}
-
-function useOptions(use: RedisUse) {
-  return {
-    enableOfflineQueue: false,
     commandTimeout: use.commandTimeoutMs,
     maxRetriesPerRequest: 0,
   } satisfies RedisOptions;
-}
-
-function clusterOptions(options: Options, use: RedisUse) {
-  const { retryStrategy, enableOfflineQueue, ...redisOptions } = options;
-  return {
-    // A command may first have to connect to its node; callers bound the total.
-    redisOptions: {
-      ...redisOptions,
-      commandTimeout: Math.max(use.commandTimeoutMs, CONNECT_TIMEOUT_MS),
-    },
-    clusterRetryStrategy: retryStrategy,
-    enableOfflineQueue,
-    enableAutoPipelining: use.autoPipeline === true,
-    maxRedirections: MAX_REDIRECTIONS,
-    slotsRefreshInterval: SLOTS_REFRESH_MS,
-    slotsRefreshTimeout: CONNECT_TIMEOUT_MS,
-    retryDelayOnFailover: 0,
-    retryDelayOnClusterDown: 0,
-    // Certificates are checked against names, so names stay unresolved.
-    dnsLookup: (address: string, found: (error: null, address: string) => void) =>
-      found(null, address),
-  } satisfies ClusterOptions;
+  switch (kind) {
+    case 'single':
+      return new Redis({ ...options, ...hosts[0], retryStrategy, enableOfflineQueue: false });
+    case 'sentinel':
+      return new Redis({
+        ...options,
+        ...(tls ? { sentinelTLS: {}, enableTLSForSentinelMode: true } : {}),
+        sentinels: [...hosts],
+        sentinelCommandTimeout: CONNECT_TIMEOUT_MS,
+        retryStrategy,
+        enableOfflineQueue: false,
+      });
+    case 'cluster':
+      return new Cluster([...hosts], {
+        // A command may first have to connect to its node; callers bound the total.
+        redisOptions: {
+          ...options,
+          commandTimeout: Math.max(use.commandTimeoutMs, CONNECT_TIMEOUT_MS),
+        },
+        clusterRetryStrategy: retryStrategy,
+        enableOfflineQueue: false,
+        enableAutoPipelining: use.autoPipeline === true,
+        maxRedirections: MAX_REDIRECTIONS,
+        slotsRefreshInterval: SLOTS_REFRESH_MS,
+        slotsRefreshTimeout: CONNECT_TIMEOUT_MS,
+        retryDelayOnFailover: 0,
+        retryDelayOnClusterDown: 0,
+        // Certificates are checked against names, so names stay unresolved.
+        dnsLookup: (address, found) => found(null, address),
+      });
+  }
 }

@@ -1,6 +1,6 @@
 /** Every setting: its rule, its default, and which processes use it. */
 import { z } from 'zod';
-import { describe, load, printable, type Described, type Setting } from '../platform/config.ts';
+import { load, printable, type Environment, type Found, type Setting } from '../platform/config.ts';
 import {
   DNS_LABEL,
   cidrList,
@@ -10,15 +10,11 @@ import {
   nonEmpty,
   port,
   redisUrl,
-  securePage,
   url,
   wholeNumber,
 } from '../platform/config-rules.ts';
-import type { Environment, Found } from '../platform/config-value.ts';
-import { linkSecretFault } from '../mail/activation.ts';
-import { defined } from '../platform/defined.ts';
 import { consoleSettings } from './console-settings.ts';
-import { clientName, email, oneLine } from './mail-rules.ts';
+import { mailSettings } from './mail-settings.ts';
 import { otelSettings } from './otel-settings.ts';
 import { relationFaults } from './relation-faults.ts';
 
@@ -28,7 +24,7 @@ const workers = ['ingest', 'processor', 'controller'] as const;
 const services = [...workers, 'console'] as const;
 const every = [...services, 'cli'] as const;
 
-const settings = {
+export const settings = {
   MONGODB_URI: {
     schema: mongodbUri,
     usedBy: every,
@@ -180,80 +176,7 @@ const settings = {
     usedBy: ['controller'],
     about: 'Path of a kubeconfig file. Unset, the controller uses the service account of its pod.',
   },
-  SMTP_URL: {
-    schema: url(['smtp', 'smtps']),
-    usedBy: ['processor'],
-    secret: true,
-    about:
-      'Mail relay: `smtp://host:587` or `smtps://host:465`, with `user:password@` (percent-encoded) where it wants them.',
-  },
-  SMTP_TLS: {
-    schema: z.enum(['auto', 'required', 'opportunistic', 'none']).default('auto'),
-    usedBy: ['processor'],
-    about:
-      'STARTTLS with `smtp://`: `required`, `opportunistic` or `none`; `auto` requires it where a password would go to another machine. `NODE_EXTRA_CA_CERTS` adds a CA.',
-  },
-  MAIL_FROM: {
-    schema: email,
-    usedBy: ['processor'],
-    about: 'Sender address of the e-mail to the applicant.',
-  },
-  MAIL_CLIENT_NAME: {
-    schema: clientName.optional(),
-    usedBy: ['processor'],
-    about:
-      "Name that the processor greets the relay by. Unset: the machine's own name where it is fully qualified, else the domain of `MAIL_FROM`.",
-  },
-  MAIL_FROM_NAME: {
-    schema: oneLine(100).default(''),
-    usedBy: ['processor'],
-    about: 'Name shown with the sender address.',
-  },
-  MAIL_SUPPORT_CONTACT: {
-    schema: oneLine(200).optional(),
-    usedBy: ['processor'],
-    about: 'Where applicants ask for help; the e-mail names it.',
-  },
-  MAIL_PER_SECOND: {
-    schema: wholeNumber(0, 10_000).default(0),
-    usedBy: ['processor'],
-    about:
-      'Most e-mails that all processors together hand over in a second. 0: no limit of our own.',
-  },
-  MAIL_CONNECTIONS: {
-    schema: wholeNumber(0, 1_000).default(0),
-    usedBy: ['processor'],
-    about:
-      'E-mails that one process hands over at the same time, without those that take longer than 2 s. 0: `PROCESSOR_CONCURRENCY`.',
-  },
-  MAIL_TEMPLATES: {
-    schema: z.string().default(''),
-    usedBy: ['processor'],
-    about:
-      'Folder with templates of the e-mail (docs/email.md). Empty: those that come with the service.',
-  },
-  TEST_MAIL_TO: {
-    schema: email.optional(),
-    usedBy: ['processor'],
-    about:
-      'Where the e-mails of tests go, in place of their applicants. Unset: nowhere; they are only composed.',
-  },
-  LOGIN_URL: {
-    schema: securePage,
-    usedBy: ['processor'],
-    about:
-      'Login page of the activation link, to which `account` and `token` are added. Must be https, except on loopback.',
-  },
-  LINK_SECRET: {
-    schema: z.string().superRefine((secret, context) => {
-      const message = linkSecretFault(secret);
-      if (message !== undefined) context.addIssue({ code: 'custom', message });
-    }),
-    usedBy: ['processor'],
-    secret: true,
-    about:
-      'Key of the activation tokens (HMAC), the same in every processor. May have a key id (`key-…:secret`), and a second one after a comma for a rotation (docs/login.md).',
-  },
+  ...mailSettings,
   PROCESSOR_CONCURRENCY: {
     schema: wholeNumber(1, 1_000).default(16),
     usedBy: ['processor'],
@@ -333,21 +256,14 @@ export type ConfigOf<Process extends ProcessName> = Pick<
   }[SettingName]
 >;
 
-export function describeSettings(): (Described & { readonly name: SettingName })[] {
-  return describe(settings, every.length) as (Described & { readonly name: SettingName })[];
-}
-
 /** Throws `ConfigError` with every fault; `found` is filled in. */
 export function loadConfig<Process extends ProcessName>(
   process: Process,
   environment?: Environment,
   found?: Found,
 ): ConfigOf<Process> {
-  return load(settings, {
-    process,
-    relationFaults,
-    ...defined({ environment, found }),
-  }) as ConfigOf<Process>;
+  const config = load(settings, { process, relationFaults, environment, found });
+  return config as ConfigOf<Process>;
 }
 
 /** Secrets show only as `true`. */

@@ -2,7 +2,7 @@
 import type { Collection, Db, Filter } from 'mongodb';
 import { later, type Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
-import { requireDurable, updateInOrder } from '../platform/mongo.ts';
+import { updateInOrder } from '../platform/mongo.ts';
 import {
   BACKLOG_TIMEOUT_MS,
   DUE_PAGE,
@@ -99,7 +99,7 @@ export class DueWork {
     if (records.length === 0) return;
     const now = this.#clock.now();
     const $set = { dueAt: later(now, FIRST_SIGHT_GRACE_MS), firstSeenAt: now };
-    const reply = await updateInOrder(
+    await updateInOrder(
       this.#collection,
       records.map(({ _id, version, dueAt }) => ({
         ids: [_id],
@@ -107,7 +107,6 @@ export class DueWork {
         u: { $set },
       })),
     );
-    requireDurable(reply);
   }
 
   async countUnknown(limit: number): Promise<number> {

@@ -7,7 +7,7 @@
 import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
-import { insertTogether, isDuplicateKey, type WriteReply } from '../platform/mongo.ts';
+import { writeTogether, isDuplicateKey, type WriteReply } from '../platform/mongo.ts';
 import type { Observes, Shows } from '../platform/metric-types.ts';
 import type { GroupCommitLimits } from './limits.ts';
 import { inKeyOrder, once, wasSent, type CommitResult, type Entry } from './commit-entry.ts';
@@ -149,9 +149,9 @@ export class GroupCommit {
     metrics.batchDocuments.observe(batch.length);
     try {
       const reply = await traceInsert(this.#collection, batch, () =>
-        insertTogether(
+        writeTogether(
           this.#collection,
-          batch.map((entry) => entry.record),
+          { documents: batch.map((entry) => entry.record) },
           timeoutMs,
         ),
       );

@@ -7,7 +7,7 @@
  */
 import { hash } from 'node:crypto';
 import type { Collection } from 'mongodb';
-import { NotDurableError, updateTogether } from '../platform/mongo.ts';
+import { NotDurableError, writeTogether } from '../platform/mongo.ts';
 import type { SubmissionRecord } from './submission.ts';
 
 /** What comes before a key, so that it replays only answers of its own operation. */
@@ -51,14 +51,11 @@ export async function adoptFirst(
   records: readonly SubmissionRecord[],
   timeoutMs: number,
 ): Promise<(Bound | undefined)[]> {
-  const { durable } = await updateTogether(
-    collection,
-    records.map(({ idempotencyDigest: digest, bodySha256 }) => ({
-      q: { idempotencyDigest: digest, bodySha256 },
-      u: { $set: { adopted: true } },
-    })),
-    timeoutMs,
-  );
+  const updates = records.map(({ idempotencyDigest: digest, bodySha256 }) => ({
+    q: { idempotencyDigest: digest, bodySha256 },
+    u: { $set: { adopted: true } },
+  }));
+  const { durable } = await writeTogether(collection, { updates }, timeoutMs);
   if (!durable) throw new NotDurableError('no majority acknowledged the adoption in time');
   const found: First[] = await collection
     .find(

@@ -2,7 +2,7 @@
 import type { Collection, Db } from 'mongodb';
 import { defined } from '../platform/defined.ts';
 import { later, type Clock } from '../platform/clock.ts';
-import { isDuplicateKey, requireDurable, updateInOrder } from '../platform/mongo.ts';
+import { isDuplicateKey, updateInOrder } from '../platform/mongo.ts';
 import { CLAIM_MS } from './limits.ts';
 import { entryOf, moveOf, touchOf, type RecordUpdate, type Step } from './move-of.ts';
 import {
@@ -90,7 +90,7 @@ export class OperatorMoves {
       const u = { ...update, $set: { ...update.$set, ...defined({ accountId }) } };
       return [{ ids: group.map((item) => item.seen._id), q, u }];
     });
-    return requireDurable(await updateInOrder(this.#collection, updates)).n;
+    return updateInOrder(this.#collection, updates);
   }
 
   async claim(seen: Seen): Promise<Seen | undefined> {

@@ -3,7 +3,7 @@ import type { Collection, Db } from 'mongodb';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import type { Loop, Loops } from '../platform/loop.ts';
-import { updateTogether } from '../platform/mongo.ts';
+import { writeTogether } from '../platform/mongo.ts';
 import {
   OVER_LIMIT_ADDRESSES,
   OVER_LIMIT_FAILS_AFTER_MS,
@@ -110,9 +110,8 @@ export class OverLimitRecorder {
     if (this.#counted.size === 0) return;
     const counted = this.#counted;
     this.#counted = new Map();
-    await updateTogether(
-      this.#collection,
-      [...counted].map(([_id, { address, status, windowStart, count, requestIds }]) => ({
+    await writeTogether(this.#collection, {
+      updates: [...counted].map(([_id, { address, status, windowStart, count, requestIds }]) => ({
         q: { _id },
         u: {
           $inc: { count },
@@ -126,6 +125,6 @@ export class OverLimitRecorder {
         },
         upsert: true,
       })),
-    );
+    });
   }
 }

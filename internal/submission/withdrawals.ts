@@ -11,7 +11,7 @@ import type { Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
 import { defined } from '../platform/defined.ts';
 import type { Logger } from '../platform/log.ts';
-import { updateTogether, type WriteReply } from '../platform/mongo.ts';
+import { writeTogether, type WriteReply } from '../platform/mongo.ts';
 import { traceFields } from '../platform/tracing.ts';
 import type { Counts, Shows } from '../platform/metric-types.ts';
 import {
@@ -169,7 +169,7 @@ export class Withdrawals {
         retention: { withdrawn: this.#retentionDays },
       },
     )!;
-    const items = records.map(
+    const updates = records.map(
       ({ _id, receivedAt, remoteIp, bodyBytes, partnerId, test, traceparent }) => ({
         q: { _id, ...filter },
         u: {
@@ -188,7 +188,12 @@ export class Withdrawals {
         upsert,
       }),
     );
-    return updateTogether(this.#collection, items, WITHDRAWAL_DEADLINE_MS, WITHDRAWAL_MAJORITY_MS);
+    return writeTogether(
+      this.#collection,
+      { updates },
+      WITHDRAWAL_DEADLINE_MS,
+      WITHDRAWAL_MAJORITY_MS,
+    );
   }
 
   /**

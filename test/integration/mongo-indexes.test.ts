@@ -5,7 +5,7 @@ import { createLogger } from '../../internal/platform/log.ts';
 import { createMongo } from '../../internal/platform/mongo.ts';
 import {
   ensureIndexes,
-  ensureIndexesUntilDone,
+  makeFirstContact,
   type IndexDefinition,
 } from '../../internal/platform/mongo-indexes.ts';
 import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica-set.ts';
@@ -51,7 +51,7 @@ test('an index with another filter is reported, and is right once it is dropped'
   await ensureIndexes(db, [{ ...DUE, ...other }]);
   // An index as defined is no fault.
   await ensureIndexes(db, [{ ...DUE, ...other }]);
-  const ensuring = ensureIndexesUntilDone(db, [DUE], log);
+  const ensuring = makeFirstContact(db, [DUE], log);
   const words =
     'things: index things_due is not as this version defines it; drop it, and it is made again';
   await eventually('the fault', () => ensuring.faults()[0] === words);
@@ -75,7 +75,7 @@ test.each([
   ],
 ])('%s answered with %d is reported as %s', async (command, code, codeName, words) => {
   set.refuse(command, { code, codeName });
-  const ensuring = ensureIndexesUntilDone(db, [DUE], log);
+  const ensuring = makeFirstContact(db, [DUE], log);
   await eventually('the fault', () => words.test(ensuring.faults()[0] ?? ''));
   set.refuse(command);
   await ensuring.whenDone;
@@ -83,7 +83,7 @@ test.each([
 
 test('a long index build is reported as one, and is requested once', async () => {
   set.holdReplies('createIndexes', BUILD_MS);
-  const ensuring = ensureIndexesUntilDone(db, [DUE], log);
+  const ensuring = makeFirstContact(db, [DUE], log);
   await eventually(
     'the build',
     () => ensuring.faults()[0] === 'indexes of things are being built: things_due',
