@@ -19,7 +19,7 @@ export interface SpanOptions {
   readonly attributes?: Attributes;
   /** `undefined` begins a new trace; if absent, the current span is the parent. */
   readonly parent?: string | undefined;
-  readonly links?: readonly (string | undefined)[];
+  readonly link?: string | undefined;
   readonly startedAt?: Date;
 }
 
@@ -30,14 +30,8 @@ export interface Span {
   /** Takes a class or a code, because a message could quote data. */
   fail(errorType: string): void;
   end(): void;
-}
-
-/** One step in several traces: a span for each that is sampled. */
-export interface Spans {
-  /** A parent's own traceparent if it is not sampled. */
-  readonly traceparents: readonly (string | undefined)[];
-  fail(errorType: string): void;
-  end(): void;
+  /** Spans that begin within `work` are parts of this one. */
+  around<T>(work: () => T): T;
 }
 
 interface OpenTelemetry {
@@ -53,73 +47,59 @@ export function tracing(): boolean {
 
 /** The caller ends the span. */
 export function startSpan(options: SpanOptions): Span | undefined {
-  return otel === undefined ? undefined : wrap(otel, open(otel, options));
-}
-
-export function startSpans(
-  options: SpanOptions,
-  parents: readonly (string | undefined)[],
-): Spans | undefined {
-  if (otel === undefined) return undefined;
-  const started = otel;
-  const spans = parents.map((parent) =>
-    isSampled(parent) ? wrap(started, open(started, { ...options, parent })) : undefined,
-  );
-  return {
-    traceparents: spans.map((span, index) => span?.traceparent ?? parents[index]),
-    fail: (errorType) => {
-      for (const span of spans) span?.fail(errorType);
-    },
-    end: () => {
-      for (const span of spans) span?.end();
-    },
-  };
+  return otel === undefined ? undefined : open(otel, options);
 }
 
 /** An error marks the span and is rethrown. */
-export function inSpan<T>(options: SpanOptions, work: (span?: Span) => Promise<T>): Promise<T> {
-  return otel === undefined ? work() : workInSpan(otel, options, work);
+export async function inSpan<T>(
+  options: SpanOptions,
+  work: (span?: Span) => Promise<T>,
+): Promise<T> {
+  const span = startSpan(options);
+  return span === undefined ? work() : ending([span], () => span.around(() => work(span)));
 }
 
-async function workInSpan<T>(
-  started: OpenTelemetry,
+/**
+ * One step in several traces: a span for each that is sampled. `work` takes the traceparent of each
+ * span, or else of its parent. An error marks the spans and is rethrown.
+ */
+export async function inSpans<T>(
   options: SpanOptions,
-  work: (span: Span) => Promise<T>,
+  parents: readonly (string | undefined)[],
+  work: (traceparents: readonly (string | undefined)[]) => Promise<T>,
 ): Promise<T> {
-  const { context, trace } = started.api;
-  const opened = open(started, options);
-  const span = wrap(started, opened);
+  if (otel === undefined) return work(parents);
+  const spans = parents.map((parent) =>
+    isSampled(parent) ? startSpan({ ...options, parent }) : undefined,
+  );
+  return ending(spans, () => work(spans.map((span, index) => span?.traceparent ?? parents[index])));
+}
+
+async function ending<T>(spans: readonly (Span | undefined)[], work: () => Promise<T>): Promise<T> {
   try {
-    return await context.with(trace.setSpan(context.active(), opened), () => work(span));
+    return await work();
   } catch (error) {
-    span.fail(errorTypeOf(error));
+    for (const span of spans) span?.fail(errorTypeOf(error));
     throw error;
   } finally {
-    span.end();
+    for (const span of spans) span?.end();
   }
 }
 
-function open({ api, tracer }: OpenTelemetry, options: SpanOptions): Api.Span {
-  const links = (options.links ?? []).map(spanContextOf).filter((context) => context !== undefined);
-  return tracer.startSpan(
+function open({ api, tracer }: OpenTelemetry, options: SpanOptions): Span {
+  const { context, trace, ROOT_CONTEXT } = api;
+  const link = spanContextOf(options.link);
+  const parent = spanContextOf(options.parent);
+  const remote = parent === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, parent);
+  const span = tracer.startSpan(
     options.name,
     {
       kind: api.SpanKind[options.kind],
       ...defined({ attributes: options.attributes, startTime: options.startedAt }),
-      links: links.map((context) => ({ context })),
+      links: link === undefined ? [] : [{ context: link }],
     },
-    'parent' in options ? remoteContext(api, options.parent) : api.context.active(),
+    'parent' in options ? remote : context.active(),
   );
-}
-
-function remoteContext(api: typeof Api, traceparent: string | undefined): Api.Context {
-  const parent = spanContextOf(traceparent);
-  return parent === undefined
-    ? api.ROOT_CONTEXT
-    : api.trace.setSpanContext(api.ROOT_CONTEXT, parent);
-}
-
-function wrap({ api }: OpenTelemetry, span: Api.Span): Span {
   const { traceId, spanId, traceFlags } = span.spanContext();
   return {
     traceparent: `00-${traceId}-${spanId}-0${traceFlags & SAMPLED}`,
@@ -127,6 +107,7 @@ function wrap({ api }: OpenTelemetry, span: Api.Span): Span {
     fail: (errorType) =>
       void span.setAttribute('error.type', errorType).setStatus({ code: api.SpanStatusCode.ERROR }),
     end: () => span.end(),
+    around: (work) => context.with(trace.setSpan(context.active(), span), work),
   };
 }
 
@@ -145,16 +126,13 @@ export function isTraceparent(value: unknown): value is string {
   return typeof value === 'string' && TRACEPARENT.test(value);
 }
 
-/** Avoids parsing, because under load most requests are not sampled. */
 function isSampled(traceparent: string | undefined): boolean {
-  return (
-    traceparent !== undefined && (Number.parseInt(traceparent.slice(-2), 16) & SAMPLED) === SAMPLED
-  );
+  return spanContextOf(traceparent)?.traceFlags === SAMPLED;
 }
 
 function spanContextOf(traceparent: string | undefined): Api.SpanContext | undefined {
-  const [, traceId, spanId, flags] = TRACEPARENT.exec(traceparent ?? '') ?? [];
-  if (traceId === undefined || spanId === undefined || flags === undefined) return undefined;
+  const [, traceId, spanId = '', flags = ''] = TRACEPARENT.exec(traceparent ?? '') ?? [];
+  if (traceId === undefined) return undefined;
   return { traceId, spanId, traceFlags: Number.parseInt(flags, 16) & SAMPLED, isRemote: true };
 }
 
@@ -187,7 +165,7 @@ export async function startTracing(options: {
     metricReaders: [],
     logRecordProcessors: [],
   });
-  const { take, warnings } = new Complaints(options.log);
+  const { take, warnings } = complaints(options.log);
   api.diag.setLogger(
     { error: take, warn: take, info: () => {}, debug: () => {}, verbose: () => {} },
     // With OTEL_LOG_LEVEL the SDK installs a plain-text logger; our lines are JSON.
@@ -210,41 +188,24 @@ const COLLECTOR = {
   rights: 'OTEL_EXPORTER_OTLP_HEADERS',
 };
 
-/** The SDK reports a failed export as the JSON of its error. */
-function exportError(json: string): Error {
-  const [, code] = /"code":"?(\w+)/.exec(json) ?? [];
-  const [, message = 'no answer'] = /"message":"((?:[^"\\]|\\.)*)"/.exec(json) ?? [];
-  return Object.assign(new Error(message), code === undefined ? {} : { code });
-}
-
-class Complaints {
-  readonly #log: Logger;
-  #loggedAt = -Infinity;
-  #untold = 0;
-  #last = { at: -Infinity, reason: '' };
-
-  constructor(log: Logger) {
-    this.#log = log;
-  }
-
-  /** The SDK does not report success, so a warning ends after a minute without a failure. */
-  readonly warnings = (): readonly string[] =>
-    performance.now() - this.#last.at < COMPLAINT_MS ? [this.#last.reason] : [];
-
-  readonly take = (message: string): void => {
-    const now = performance.now();
-    // The JSON may quote the collector's answer, so only the code is passed on.
-    const reason = message.startsWith('{')
-      ? contactReason(COLLECTOR, exportError(message))
-      : message;
-    this.#last = { at: now, reason };
-    if (now - this.#loggedAt < COMPLAINT_MS) {
-      this.#untold += 1;
-      return;
-    }
-    const untold = this.#untold;
-    this.#log.warn({ reason, untold }, 'traces are incomplete; requests are not affected');
-    this.#loggedAt = now;
-    this.#untold = 0;
+function complaints(log: Logger) {
+  let loggedAt = -Infinity;
+  let untold = 0;
+  let last = { at: -Infinity, reason: '' };
+  return {
+    /** The SDK does not report success, so a warning ends after a minute without a failure. */
+    warnings: () => (performance.now() - last.at < COMPLAINT_MS ? [last.reason] : []),
+    take: (message: string): void => {
+      const at = performance.now();
+      // A failed export is reported as the JSON of its error, which may quote the collector's answer.
+      const failed = message.startsWith('{');
+      last = { at, reason: failed ? contactReason(COLLECTOR, JSON.parse(message)) : message };
+      untold += 1;
+      if (at - loggedAt < COMPLAINT_MS) return;
+      const fields = { reason: last.reason, untold: untold - 1 };
+      log.warn(fields, 'traces are incomplete; requests are not affected');
+      loggedAt = at;
+      untold = 0;
+    },
   };
 }

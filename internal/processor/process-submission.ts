@@ -81,10 +81,9 @@ export async function processSubmission(
       await giveBack(attempt, tools);
       return next(stepOf[record.state]);
     }
-    const links = [work.traceparent];
     const firstMail = new FirstMail(record, place !== undefined, tools);
     const verdict = await inSpan(
-      { ...spanOf(attempt), startedAt, links, parent: record.traceparent },
+      { ...spanOf(attempt), startedAt, link: work.traceparent, parent: record.traceparent },
       async (span) => {
         const what = await judge(attempt, tools, firstMail, work, place);
         await firstMail.giveUp();

@@ -3,7 +3,7 @@ import { Queue } from 'bullmq';
 import { withDeadline } from '../platform/deadline.ts';
 import { createRedis, isReady, type RedisClient } from '../platform/redis.ts';
 import type { Logger } from '../platform/log.ts';
-import { errorTypeOf, startSpans, tracing } from '../platform/tracing.ts';
+import { inSpans } from '../platform/tracing.ts';
 import {
   QUEUE,
   QUEUE_PREFIX,
@@ -46,19 +46,11 @@ export class HintSender {
   async send(hints: readonly (Hint | Retry)[]): Promise<void> {
     const batch = hints.length > 1 ? { 'messaging.batch.message_count': hints.length } : {};
     const parents = hints.map(({ traceparent }) => traceparent);
-    const spans = tracing() ? startSpans(queueSpan('send', batch), parents) : undefined;
-    try {
+    await inSpans(queueSpan('send', batch), parents, async (traceparents) => {
       if (!this.ready) throw new RedisAwayError('redis is not connected');
-      const traced = hints.map((hint, index) =>
-        spans === undefined ? hint : { ...hint, traceparent: spans.traceparents[index] },
-      );
+      const traced = hints.map((hint, index) => ({ ...hint, traceparent: traceparents[index] }));
       await withDeadline(this.#add(jobsFor(traced)), ADD_DEADLINE_MS, 'addBulk');
-    } catch (error) {
-      spans?.fail(errorTypeOf(error));
-      throw error;
-    } finally {
-      spans?.end();
-    }
+    });
   }
 
   async #add(jobs: readonly Job[]): Promise<void> {
