@@ -6,7 +6,7 @@ import { generatedDocs } from '../tools/generate-docs.ts';
 import { programOf } from '../internal/cli/command-line.ts';
 import { commands } from '../internal/cli/commands.ts';
 import { optionsAt } from '../internal/cli/options.ts';
-import { describeSettings } from '../internal/settings/settings.ts';
+import { describeSettings } from '../tools/describe-settings.ts';
 import { BLOCKS, blockOf, blocksOf, type WalkedPage } from './e2e/page-blocks.ts';
 import { dashboardPanels } from './support/dashboard.ts';
 import { faults, found, read, type Page } from './support/pages.ts';

@@ -7,7 +7,7 @@ import { format } from 'prettier';
 import { ROOT } from './root.ts';
 import { testEndingsTable } from '../internal/ingest/contract.ts';
 import { openApiDocument } from '../internal/ingest/openapi.ts';
-import { describeSettings } from '../internal/settings/settings.ts';
+import { describeSettings } from './describe-settings.ts';
 import { metricsPage } from './metrics-docs.ts';
 import { chartSchema } from './chart-docs.ts';
 import { statesPage } from './states-docs.ts';

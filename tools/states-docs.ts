@@ -2,7 +2,7 @@
  * docs/states.md: the drawing and the lists of the state machine, from the table that the code
  * itself asks.
  */
-import { describeSettings } from '../internal/settings/settings.ts';
+import { describeSettings } from './describe-settings.ts';
 import {
   cards,
   eventsOf,

@@ -15,9 +15,11 @@ import { notedInWords } from '../../internal/view/trail.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { DAY_MS } from '../../internal/platform/clock.ts';
-import { ConfigError } from '../../internal/platform/config-error.ts';
-import { readTerminalEnvironment } from '../../internal/platform/config.ts';
-import type { Environment } from '../../internal/platform/config-value.ts';
+import {
+  ConfigError,
+  readTerminalEnvironment,
+  type Environment,
+} from '../../internal/platform/config.ts';
 import { retentionOf } from '../../internal/settings/retention.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { DatabaseClock } from '../../internal/platform/database-clock.ts';

@@ -2,12 +2,10 @@
 import '../../internal/platform/small-heap.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { run } from '../../internal/platform/run-process.ts';
-import { createProcessRegistry } from '../../internal/telemetry/registry.ts';
 import { startConsoleProcess } from './wire.ts';
 
 await run({
   name: 'console',
   load: (found) => loadConfig('console', undefined, found),
-  start: (config, tools) =>
-    startConsoleProcess(config, { ...tools, registry: createProcessRegistry('console') }),
+  start: startConsoleProcess,
 });

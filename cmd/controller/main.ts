@@ -2,12 +2,10 @@
 import '../../internal/platform/small-heap.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { run } from '../../internal/platform/run-process.ts';
-import { createProcessRegistry } from '../../internal/telemetry/registry.ts';
 import { startController } from './wire.ts';
 
 await run({
   name: 'controller',
   load: (found) => loadConfig('controller', undefined, found),
-  start: (config, tools) =>
-    startController(config, { ...tools, registry: createProcessRegistry('controller') }),
+  start: startController,
 });

@@ -1,12 +1,10 @@
 /** Starts the ingest process. */
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { run } from '../../internal/platform/run-process.ts';
-import { createProcessRegistry } from '../../internal/telemetry/registry.ts';
 import { startIngest } from './wire.ts';
 
 await run({
   name: 'ingest',
   load: (found) => loadConfig('ingest', undefined, found),
-  start: (config, tools) =>
-    startIngest(config, { ...tools, registry: createProcessRegistry('ingest') }),
+  start: startIngest,
 });

@@ -3,7 +3,6 @@ import { letHeapGrow } from '../../internal/platform/small-heap.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { run } from '../../internal/platform/run-process.ts';
 import { PROCESSOR_DRAIN_MS } from '../../internal/processor/limits.ts';
-import { createProcessRegistry } from '../../internal/telemetry/registry.ts';
 import { startProcessor } from './wire.ts';
 
 await run({
@@ -11,11 +10,7 @@ await run({
   drainDeadlineMs: PROCESSOR_DRAIN_MS,
   load: (found) => loadConfig('processor', undefined, found),
   start: async (config, tools) => {
-    const started = await startProcessor(config, {
-      ...tools,
-      registry: createProcessRegistry('processor'),
-    });
+    await startProcessor(config, tools);
     letHeapGrow();
-    return started;
   },
 });

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { Registry } from 'prom-client';
-import type { Found } from './config-value.ts';
+import type { Found } from './config.ts';
 import { withDeadline } from './deadline.ts';
 
 /** A slower answer becomes 500, so that probes never pile up. */
@@ -20,10 +20,10 @@ interface Options {
   readonly live: readonly Probe[];
   readonly ready: readonly Probe[];
   /** Faults that leave the process ready. */
-  readonly warnings?: readonly Probe[];
+  readonly warnings: readonly Probe[];
   /** When each file with a credential was written; shown where something is wrong. */
-  readonly files?: Found['files'] | undefined;
-  readonly documents?: Readonly<Record<string, object>>;
+  readonly files: Found['files'] | undefined;
+  readonly documents: Readonly<Record<string, object>>;
 }
 
 export interface AdminServer {
@@ -31,60 +31,47 @@ export interface AdminServer {
   close(): Promise<void>;
 }
 
+type Answer = readonly [status: number, type: string, text: string];
+
 export async function allOf(checks: readonly Probe[]): Promise<readonly string[]> {
   return [...new Set((await Promise.all(checks.map(async (check) => check()))).flat())];
 }
 
-async function probe(
-  checks: readonly Probe[],
-  more?: Pick<Options, 'warnings' | 'files'>,
-): Promise<[number, string, string]> {
-  const faults = await allOf(checks);
-  const warnings = more && (await allOf(more.warnings ?? []));
-  const files = faults.length + (warnings ?? []).length > 0 ? more?.files : undefined;
-  return [
-    faults.length === 0 ? 200 : 503,
-    'application/json',
-    JSON.stringify({ ok: faults.length === 0, faults, warnings, files }),
-  ];
+function json(status: number, body: object): Answer {
+  return [status, 'application/json', JSON.stringify(body)];
+}
+
+function health(faults: readonly string[], more: object = {}): Answer {
+  const ok = faults.length === 0;
+  return json(ok ? 200 : 503, { ok, faults, ...more });
 }
 
 /** Rejects when the address is not available. */
 export async function startAdminServer(options: Options): Promise<AdminServer> {
-  const routes: Record<string, () => Promise<[number, string, string]>> = {
-    '/livez': () => probe(options.live),
-    '/readyz': () => probe(options.ready, options),
-    '/metrics': async () => [200, options.registry.contentType, await options.registry.metrics()],
+  const { live, ready, registry, documents } = options;
+  const routes: Record<string, () => Promise<Answer>> = {
+    '/livez': async () => health(await allOf(live)),
+    '/readyz': async () => {
+      const [faults, warnings] = await Promise.all([allOf(ready), allOf(options.warnings)]);
+      const files = faults.length + warnings.length > 0 ? options.files : undefined;
+      return health(faults, { warnings, files });
+    },
+    '/metrics': async () => [200, registry.contentType, await registry.metrics()],
   };
-  for (const [path, document] of Object.entries(options.documents ?? {})) {
-    const text = JSON.stringify(document);
-    routes[path] = () => Promise.resolve([200, 'application/json', text]);
-  }
+  for (const [path, document] of Object.entries(documents))
+    routes[path] = () => Promise.resolve(json(200, document));
   const server = createServer((request, response) => {
     const path = (request.url ?? '').split('?')[0] ?? '';
-    const route = request.method === 'GET' || request.method === 'HEAD' ? routes[path] : undefined;
-    const answer = (status: number, type: string, text: string): void => {
-      response
-        .writeHead(status, { 'content-type': type })
-        .end(request.method === 'HEAD' ? undefined : text);
-    };
-    if (route === undefined) {
-      answer(
-        404,
-        'application/json',
-        JSON.stringify({ error: `not found; try ${Object.keys(routes).join(', ')}` }),
+    const isHead = request.method === 'HEAD';
+    const route = isHead || request.method === 'GET' ? routes[path] : undefined;
+    const unknown = json(404, { error: `not found; try ${Object.keys(routes).join(', ')}` });
+    const late = json(500, { error: `${path} could not be answered in time` });
+    const answer = route?.() ?? Promise.resolve(unknown);
+    void withDeadline(answer, ANSWER_DEADLINE_MS, path)
+      .catch(() => late)
+      .then(([status, type, text]) =>
+        response.writeHead(status, { 'content-type': type }).end(isHead ? undefined : text),
       );
-      return;
-    }
-    withDeadline(route(), ANSWER_DEADLINE_MS, path).then(
-      (result) => answer(...result),
-      () =>
-        answer(
-          500,
-          'application/json',
-          JSON.stringify({ error: `${path} could not be answered in time` }),
-        ),
-    );
   });
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);

@@ -1,8 +1,7 @@
 /** Reads settings from the environment; no other file does. */
 /* oxlint-disable node/no-process-env -- this is the file that may */
+import { readFileSync, statSync } from 'node:fs';
 import type { z } from 'zod';
-import { ConfigError } from './config-error.ts';
-import { UNREADABLE, rawValue, type Environment, type Found } from './config-value.ts';
 
 export interface Setting<Process extends string = string> {
   readonly schema: z.ZodType;
@@ -16,16 +15,38 @@ export interface Setting<Process extends string = string> {
 
 type Settings = Readonly<Record<string, Setting>>;
 
-/** An empty variable counts as unset. Throws `ConfigError` with every fault and no secret. */
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** What was found beside the values. */
+export interface Found {
+  /** Each value of a lenient setting that does not count. */
+  readonly ignored: string[];
+  /** When the file of each secret was written, by `NAME_FILE`. */
+  readonly files: Record<string, string>;
+}
+
+/** An invalid configuration, with all faults in one message, which holds no secret. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+  readonly faults: readonly string[];
+  constructor(process: string, faults: readonly string[]) {
+    super(
+      `${process}: ${faults.length} fault(s) in the configuration:\n${faults.map((fault) => `  ${fault}`).join('\n')}`,
+    );
+    this.faults = faults;
+  }
+}
+
+/** An empty variable counts as unset. Throws `ConfigError` with every fault. */
 export function load(
   settings: Settings,
   options: {
     readonly process: string;
     /** Checks settings that depend on each other. */
     readonly relationFaults: (config: Readonly<Record<string, unknown>>) => readonly string[];
-    readonly environment?: Environment;
+    readonly environment?: Environment | undefined;
     /** Filled in. */
-    readonly found?: Found;
+    readonly found?: Found | undefined;
   },
 ): Readonly<Record<string, unknown>> {
   const { process, environment = globalThis.process.env, found } = options;
@@ -33,8 +54,19 @@ export function load(
   const config: Record<string, unknown> = {};
   for (const [name, setting] of Object.entries(settings)) {
     if (!setting.usedBy.includes(process)) continue;
-    const raw = rawValue(name, setting.secret === true, environment, faults, found?.files);
-    if (raw === UNREADABLE) continue;
+    const file = setting.secret === true ? environment[`${name}_FILE`] : undefined;
+    let raw = environment[name] || undefined;
+    if (file && raw !== undefined) {
+      faults.push(`${name}: is set twice, as ${name} and as ${name}_FILE`);
+      continue;
+    }
+    try {
+      if (file) raw = readSecret(file, `${name}_FILE`, found);
+    } catch (error) {
+      const { code = 'unknown error' } = error as NodeJS.ErrnoException;
+      faults.push(`${name}_FILE: cannot be read (${code}): ${file}`);
+      continue;
+    }
     const parsed = setting.schema.safeParse(raw);
     const wrong = parsed.error?.issues.map((issue) => `${name}: ${issue.message}`) ?? [];
     if (parsed.success) config[name] = parsed.data;
@@ -50,6 +82,11 @@ export function load(
   return Object.freeze(config);
 }
 
+function readSecret(file: string, name: string, found: Found | undefined): string {
+  if (found !== undefined) found.files[name] = statSync(file).mtime.toISOString();
+  return readFileSync(file, 'utf8').replace(/\r?\n$/, '');
+}
+
 /** For a library that reads the environment by itself. */
 export function setEnvironment(variables: Readonly<Record<string, string>>): void {
   Object.assign(globalThis.process.env, variables);
@@ -62,28 +99,6 @@ export function printable(settings: Settings, config: object): Record<string, un
       settings[name]?.secret === true && value !== undefined ? true : value,
     ]),
   );
-}
-
-export interface Described {
-  readonly name: string;
-  readonly default: string;
-  readonly usedBy: string;
-  readonly secret: boolean;
-  readonly about: string;
-}
-
-/** For generated documentation; `processes` is the number that becomes "all". */
-export function describe(settings: Settings, processes: number): Described[] {
-  return Object.entries(settings).map(([name, setting]) => {
-    const whenUnset = setting.schema.safeParse(undefined);
-    return {
-      name,
-      default: whenUnset.success ? [whenUnset.data].flat().join(',') : 'required',
-      usedBy: setting.usedBy.length === processes ? 'all' : setting.usedBy.join(', '),
-      secret: setting.secret === true,
-      about: setting.about,
-    };
-  });
 }
 
 export function readTerminalEnvironment(environment: Environment = process.env): {

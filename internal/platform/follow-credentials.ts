@@ -6,8 +6,7 @@
  */
 import { once } from 'node:events';
 import { allOf, type Probe } from './admin-server.ts';
-import { ConfigError } from './config-error.ts';
-import type { Found } from './config-value.ts';
+import { ConfigError, type Found } from './config.ts';
 import { pause, withDeadline } from './deadline.ts';
 import type { Logger } from './log.ts';
 import type { Loops } from './loop.ts';

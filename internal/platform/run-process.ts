@@ -1,11 +1,11 @@
 /** The life of a process: start, wait for a signal, drain, exit. */
 import { isDeepStrictEqual } from 'node:util';
-import { ConfigError } from './config-error.ts';
-import type { Found } from './config-value.ts';
+import { ConfigError, type Found } from './config.ts';
 import { Closers } from './closers.ts';
 import type { Credentials, Stores } from './follow-credentials.ts';
 import { createLogger, describeError, logWritten } from './log.ts';
 import type { ProcessTools } from './open-process.ts';
+import { createProcessRegistry } from './registry.ts';
 
 /** 130 means that a second signal cut the drain short. */
 const EXIT = { ok: 0, failed: 1, interrupted: 130 } as const;
@@ -22,7 +22,7 @@ export interface Program<Settings extends Stores & { readonly LOG_LEVEL: string 
   /** Fills `found` in. */
   load(found: Found): Settings;
   /** Resolves once the process serves. */
-  start(config: Settings, tools: Omit<ProcessTools, 'registry'>): Promise<unknown>;
+  start(config: Settings, tools: ProcessTools): Promise<unknown>;
 }
 
 export async function run<Settings extends Stores & { readonly LOG_LEVEL: string }>(
@@ -77,7 +77,12 @@ export async function run<Settings extends Stores & { readonly LOG_LEVEL: string
   };
   const hasFiles = Object.keys(found.files).length > 0;
   try {
-    await program.start(config, { log, closers, credentials: hasFiles ? credentials : undefined });
+    await program.start(config, {
+      log,
+      closers,
+      registry: createProcessRegistry(program.name),
+      credentials: hasFiles ? credentials : undefined,
+    });
   } catch (error) {
     // The message of a failed start is about configuration and contains no personal data.
     log.fatal(

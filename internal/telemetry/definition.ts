@@ -1,8 +1,6 @@
 /** Defines and creates metrics; every counted series begins at 0. */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 
-import { defined } from '../platform/defined.ts';
-
 export const PREFIX = 'partner_ingest_';
 
 type LabelValues = Readonly<Record<string, readonly string[]>>;
@@ -34,37 +32,27 @@ export interface Definition<
   readonly buckets?: readonly number[];
 }
 
-export function counter<const Labels extends LabelValues = NoLabels>(
-  name: string,
-  help: string,
-  labels: Labels & Known<Labels> = {} as Labels & Known<Labels>,
-  series?: readonly OneSeries<Labels>[],
-): Definition<'counter', Labels> {
-  return {
-    kind: 'counter',
-    name: `${PREFIX}${name}_total`,
+function defining<Kind extends Definition['kind']>(kind: Kind, suffix = '') {
+  return <const Labels extends LabelValues = NoLabels>(
+    name: string,
+    help: string,
+    labels: Labels & Known<Labels> = {} as Labels & Known<Labels>,
+    more: {
+      readonly series?: readonly OneSeries<Labels>[];
+      readonly buckets?: readonly number[];
+    } = {},
+  ): Definition<Kind, Labels> => ({
+    kind,
+    name: `${PREFIX}${name}${suffix}`,
     help,
     labels,
-    ...defined({ series }),
-  };
+    ...more,
+  });
 }
 
-export function gauge<const Labels extends LabelValues = NoLabels>(
-  name: string,
-  help: string,
-  labels: Labels & Known<Labels> = {} as Labels & Known<Labels>,
-): Definition<'gauge', Labels> {
-  return { kind: 'gauge', name: `${PREFIX}${name}`, help, labels };
-}
-
-export function histogram<const Labels extends LabelValues = NoLabels>(
-  name: string,
-  help: string,
-  buckets: readonly number[],
-  labels: Labels & Known<Labels> = {} as Labels & Known<Labels>,
-): Definition<'histogram', Labels> {
-  return { kind: 'histogram', name: `${PREFIX}${name}`, help, labels, buckets };
-}
+export const counter = defining('counter', '_total');
+export const gauge = defining('gauge');
+export const histogram = defining('histogram');
 
 type OneSeries<Labels extends LabelValues> = {
   readonly [Name in keyof Labels]: Labels[Name][number];

@@ -79,7 +79,8 @@ export const ingestMetrics = {
   acceptSeconds: histogram(
     'accept_seconds',
     'Time from request headers to a 202 or 400.',
-    LATENCY_SECONDS,
+    {},
+    { buckets: LATENCY_SECONDS },
   ),
   brokenHttp: counter(
     'broken_http',
@@ -106,11 +107,17 @@ export const ingestMetrics = {
     'untrusted_forwarded_for',
     'Requests with X-Forwarded-For or Forwarded from an untrusted peer, or without an address in it.',
   ),
-  batchDocuments: histogram('batch_documents', 'Records written by one insert.', BATCH_DOCUMENTS),
+  batchDocuments: histogram(
+    'batch_documents',
+    'Records written by one insert.',
+    {},
+    { buckets: BATCH_DOCUMENTS },
+  ),
   commitSeconds: histogram(
     'commit_seconds',
     'Time from sending a batch to its durable answer.',
-    LATENCY_SECONDS,
+    {},
+    { buckets: LATENCY_SECONDS },
   ),
   waitingDocuments: gauge('waiting_documents', 'Records waiting to be written by this process.'),
   notAccepted: counter('not_accepted', 'Records that could not be made durable, by reason.', {
@@ -178,7 +185,7 @@ export const processorMetrics = {
     'outcomes',
     'Moves into a state, by state and first reason.',
     { state: valuesOf(outcomes, 'state'), reason: valuesOf(outcomes, 'reason') },
-    outcomes,
+    { series: outcomes },
   ),
   partnerOutcomes: counter(
     'partner_outcomes',
@@ -209,8 +216,8 @@ export const processorMetrics = {
   handOverSeconds: histogram(
     'hand_over_seconds',
     "Time from asking for a connection to the last answer, by the hand-over's result.",
-    HAND_OVER_SECONDS,
     byHandOver,
+    { buckets: HAND_OVER_SECONDS },
   ),
   possibleSecondMails: counter(
     'possible_second_mails',
@@ -227,7 +234,8 @@ export const processorMetrics = {
   completionSeconds: histogram(
     'completion_seconds',
     'Time from receiving a request to its e-mail being handed over.',
-    COMPLETION_SECONDS,
+    {},
+    { buckets: COMPLETION_SECONDS },
   ),
   hints,
   reconcileRequeued: counter(
@@ -339,16 +347,11 @@ export const definitions = {
   console: ofProcess,
 };
 
+export const createIngestMetrics = (registry: Registry) => make(ingestMetrics, registry);
+export const createProcessorMetrics = (registry: Registry) => make(processorMetrics, registry);
+export const createControllerMetrics = (registry: Registry) => make(controllerMetrics, registry);
+export const createConsoleMetrics = (registry: Registry) => make(ofProcess, registry);
+
 export type IngestMetrics = MetricsOf<typeof ingestMetrics>;
 export type ProcessorMetrics = MetricsOf<typeof processorMetrics>;
 export type ControllerMetrics = MetricsOf<typeof controllerMetrics>;
-export type ConsoleMetrics = MetricsOf<typeof ofProcess>;
-
-export const createIngestMetrics = (registry: Registry): IngestMetrics =>
-  make(ingestMetrics, registry);
-export const createProcessorMetrics = (registry: Registry): ProcessorMetrics =>
-  make(processorMetrics, registry);
-export const createControllerMetrics = (registry: Registry): ControllerMetrics =>
-  make(controllerMetrics, registry);
-export const createConsoleMetrics = (registry: Registry): ConsoleMetrics =>
-  make(ofProcess, registry);

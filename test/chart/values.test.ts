@@ -7,11 +7,8 @@ import { parse } from 'yaml';
 import { hashApiKey } from '../../internal/partner/api-key.ts';
 import { hasPublishedSecret, isPublishedKey } from '../../internal/partner/published-secrets.ts';
 import { chartValues, type ChartValue } from '../../tools/chart-docs.ts';
-import {
-  describeSettings,
-  loadConfig,
-  type ProcessName,
-} from '../../internal/settings/settings.ts';
+import { describeSettings } from '../../tools/describe-settings.ts';
+import { loadConfig, type ProcessName } from '../../internal/settings/settings.ts';
 import {
   CHART,
   environmentOf,

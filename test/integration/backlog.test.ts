@@ -7,7 +7,7 @@ import { readBacklog, readPartnerBacklog } from '../../internal/submission/backl
 import { BACKLOG_LOOKED_AT } from '../../internal/submission/limits.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
-import { createRegistry } from '../../internal/telemetry/registry.ts';
+import { createRegistry } from '../../internal/platform/registry.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 import { makeIndexes, newTestClock, recordOf } from '../support/processor-records.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';

@@ -6,7 +6,7 @@ import { Provider } from 'oidc-provider';
 import type { Browser, BrowserContext, Page } from 'puppeteer-core';
 import { freePort } from '../../deploy/local/stores/wait.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
-import { ConfigError } from '../../internal/platform/config-error.ts';
+import { ConfigError } from '../../internal/platform/config.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { accessFaults, openBrowser, textOf } from '../support/browser.ts';
 import { listen } from '../support/listen.ts';

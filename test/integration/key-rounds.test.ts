@@ -9,7 +9,7 @@ import { KeyStore } from '../../internal/partner/key-store.ts';
 import { DAY_MS, later, systemClock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
-import { createRegistry } from '../../internal/telemetry/registry.ts';
+import { createRegistry } from '../../internal/platform/registry.ts';
 import { standingStill } from '../support/standing-still.ts';
 import { storedKeys } from '../support/stored-keys.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { ServiceName, ServiceProcess } from '../../deploy/local/processes.ts';
 import { openValues, seriesOf, type Definition } from '../../internal/telemetry/definition.ts';
 import { definitions } from '../../internal/telemetry/metrics.ts';
-import { createProcessRegistry } from '../../internal/telemetry/registry.ts';
+import { createProcessRegistry } from '../../internal/platform/registry.ts';
 import { send } from '../support/http.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, openWorld, requestIdOf, type World } from '../support/world.ts';

@@ -9,7 +9,7 @@ import type { State } from '../../internal/submission/states.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
-import { createRegistry } from '../../internal/telemetry/registry.ts';
+import { createRegistry } from '../../internal/platform/registry.ts';
 import { kinds, type Kind } from '../../internal/view/check-records.ts';
 import { makeIndexes, newTestClock, recordOf } from '../support/processor-records.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';

@@ -13,7 +13,7 @@ import { freePort } from '../../deploy/local/stores/wait.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { systemClock } from '../../internal/platform/clock.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
-import { createRegistry } from '../../internal/telemetry/registry.ts';
+import { createRegistry } from '../../internal/platform/registry.ts';
 import { ROOT } from '../../tools/root.ts';
 import { listen } from '../support/listen.ts';
 import { read } from '../support/pages.ts';

@@ -9,7 +9,7 @@ import { Kubernetes } from '../../internal/platform/kubernetes.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { PREFIX } from '../../internal/telemetry/definition.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
-import { createRegistry } from '../../internal/telemetry/registry.ts';
+import { createRegistry } from '../../internal/platform/registry.ts';
 import { startOwnApiServer, type OwnApiServer } from '../support/cluster.ts';
 import { openKeysWorld, type KeysWorld } from '../support/keys-world.ts';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';

@@ -6,7 +6,7 @@ import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { Kubernetes } from '../../internal/platform/kubernetes.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
-import { createRegistry } from '../../internal/telemetry/registry.ts';
+import { createRegistry } from '../../internal/platform/registry.ts';
 import { Cluster } from '../support/cluster.ts';
 import { secretSourceConformance } from '../support/secret-source-conformance.ts';
 

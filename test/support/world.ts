@@ -20,7 +20,7 @@ import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
 import { Closers } from '../../internal/platform/closers.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { createLogger } from '../../internal/platform/log.ts';
-import { createRegistry } from '../../internal/telemetry/registry.ts';
+import { createRegistry } from '../../internal/platform/registry.ts';
 import {
   rateLimitedCollection,
   type RateLimitedRecord,
