@@ -26,12 +26,14 @@ interface Config {
   readonly MONGODB_DATABASE: string;
 }
 
-interface Options<Loop extends string> {
+interface ProcessMetrics<Loop extends string> {
+  readonly loopFailing: LoopTools<Loop | 'clock' | 'credentials'>['failing'];
+  readonly logLinesDropped: CountsAll;
+}
+
+interface Options<Loop extends string, Metrics = unknown> {
   readonly name: string;
-  readonly metrics: {
-    readonly loopFailing: LoopTools<Loop | 'clock' | 'credentials'>['failing'];
-    readonly logLinesDropped: CountsAll;
-  };
+  readonly metrics: Metrics & ProcessMetrics<Loop>;
   /** Made before the process is ready. */
   readonly indexes?: readonly IndexDefinition[];
   readonly traces?: Omit<Parameters<typeof startTracing>[0], 'log'> | undefined;
@@ -40,10 +42,13 @@ interface Options<Loop extends string> {
   readonly readyWithoutDatabase?: true;
 }
 
-/** Resolves once the admin port listens; the database may come later. */
-export async function openProcess<Loop extends string>(
+/**
+ * Resolves once the admin port listens; the database may come later. What it returns is what the
+ * process' own parts are made with.
+ */
+export async function openProcess<Loop extends string, Metrics>(
   config: Config,
-  options: Options<Loop>,
+  options: Options<Loop, Metrics>,
   tools: ProcessTools,
 ) {
   const { log, closers, registry } = tools;
@@ -71,7 +76,7 @@ export async function openProcess<Loop extends string>(
   };
   const database = openDatabase(config, options, tools, probes);
   followCredentials({ ...tools, ...probes, ...database, process: options.name });
-  return { adminUrl: admin.url, serving, ...probes, ...database };
+  return { ...tools, metrics, adminUrl: admin.url, serving, ...probes, ...database };
 }
 
 function openDatabase<Loop extends string>(
