@@ -211,7 +211,8 @@ function firstOf(causes: readonly Cause[], errors: readonly Fields[]): Found | u
 function signsOf(error: Fields): string {
   const { command, syscall, code, statusCode, responseCode, name, message } = error;
   const reason = (error['reason'] as Fields | undefined)?.['type'];
-  const signs = { command, syscall, code, statusCode, responseCode, name, reason, message };
+  // What is captured counts from the first sign on: a code tells more than the call.
+  const signs = { command, code, statusCode, responseCode, name, reason, message, syscall };
   return Object.entries(signs)
     .map(([sign, value]) => `${sign}=${String(value)}`)
     .join('\n');
