@@ -8,11 +8,10 @@ export interface Person {
 
 export function mentions({ email, ein }: Person, body: Uint8Array): boolean {
   const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
-  const number = ein === undefined ? undefined : numberPattern(ein);
+  const patterns = [addressPattern(email), numberPattern(ein)].filter((one) => one !== undefined);
   for (const reading of readings(bytes)) {
     const text = reading.toLowerCase();
-    if (email !== undefined && holdsAddress(text, email)) return true;
-    if (number !== undefined && holdsNumber(text, number)) return true;
+    if (patterns.some((pattern) => pattern.test(text))) return true;
   }
   return false;
 }
@@ -58,54 +57,21 @@ function percentDecoded(text: string): string {
   );
 }
 
-/** Each comparison begins at an "@", of which an address has one, so the time is linear. */
-function holdsAddress(text: string, address: string): boolean {
-  const local = address.indexOf('@');
-  if (local < 1) return false;
-  for (let at = text.indexOf('@'); at !== -1; at = text.indexOf('@', at + 1)) {
-    const start = at - local;
-    if (
-      start >= 0 &&
-      text.startsWith(address, start) &&
-      standsAlone(text, start, start + address.length)
-    ) {
-      return true;
-    }
-  }
-  return false;
-}
-
-/** `mary.jane@x.test` and `jane@x.test.au` are other addresses. */
-function standsAlone(text: string, start: number, end: number): boolean {
-  let before = start - 1;
-  while (before >= 0 && '.+_-'.includes(text[before]!)) before -= 1;
-  if (before >= 0 && isWord(text[before]!)) return false;
-  let after = end;
-  if (text[after] === '.') after += 1;
-  else while (text[after] === '-') after += 1;
-  return after >= text.length || !isWord(text[after]!);
-}
-
-function isWord(character: string): boolean {
-  return (character >= 'a' && character <= 'z') || isDigit(character);
-}
-
-function isDigit(character: string | undefined): boolean {
-  return character !== undefined && character >= '0' && character <= '9';
+/**
+ * `mary.jane@x.test` and `jane@x.test.au` are other addresses. A comparison begins only where a word
+ * may begin, so the time is linear.
+ */
+function addressPattern(email = ''): RegExp | undefined {
+  if (email.indexOf('@') < 1) return undefined;
+  const begins = '(?:^|[^a-z0-9.+_-])[.+_-]*';
+  const ends = '(?!(?:\\.?|-*)[a-z0-9])';
+  return new RegExp(begins + RegExp.escape(email) + ends, 'u');
 }
 
 /** Also matches `12-3456789`, and a JSON number without its leading zero. */
-function numberPattern(ein: string): RegExp | undefined {
+function numberPattern(ein = ''): RegExp | undefined {
   if (!/^[0-9]{9}$/.test(ein)) return undefined;
   const [first = '', ...others] = ein;
-  return new RegExp([first === '0' ? '0?' : first, ...others].join('[\\s\\p{Pd}]?'), 'gu');
-}
-
-function holdsNumber(text: string, pattern: RegExp): boolean {
-  pattern.lastIndex = 0;
-  for (let found = pattern.exec(text); found !== null; found = pattern.exec(text)) {
-    if (!isDigit(text[found.index - 1]) && !isDigit(text[pattern.lastIndex])) return true;
-    pattern.lastIndex = found.index + 1;
-  }
-  return false;
+  const digits = [first === '0' ? '0?' : first, ...others].join('[\\s\\p{Pd}]?');
+  return new RegExp(`(?<![0-9])${digits}(?![0-9])`, 'u');
 }
