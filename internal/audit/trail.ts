@@ -6,7 +6,11 @@ import { newId } from '../platform/ids.ts';
 import type { IndexDefinition } from '../platform/mongo-indexes.ts';
 import { bounded } from '../platform/mongo-read.ts';
 import type { OperatorAction, NameFrom, TrailEntry } from './entry.ts';
-import { TRAIL_DAYS, TRAIL_SHOWN } from './limits.ts';
+
+/** The newest entries of one request. */
+const TRAIL_SHOWN = 50;
+/** Two years: longer than any record is kept. */
+const TRAIL_DAYS = 730;
 
 export const OPERATOR_AUDIT = 'operator_audit';
 
@@ -26,29 +30,27 @@ export const trailIndexes: readonly IndexDefinition[] = [
   },
 ];
 
+interface TrailOptions {
+  readonly db: Db;
+  readonly clock: Clock;
+  readonly by: string;
+  readonly nameFrom: NameFrom;
+  readonly why?: string;
+  /** Gets each written entry, for a place that the database's users cannot change. */
+  readonly copy: (entry: TrailEntry) => void;
+}
+
 export class Trail {
   readonly #entries: Collection<TrailEntry>;
-  readonly #clock: Clock;
+  readonly #options: TrailOptions;
   readonly by: string;
-  readonly #why: string | undefined;
   readonly nameFrom: NameFrom;
-  readonly #copy: (entry: TrailEntry) => void;
 
-  /** `copy` gets each written entry, for a place that the database's users cannot change. */
-  constructor(options: {
-    readonly db: Db;
-    readonly clock: Clock;
-    readonly by: string;
-    readonly nameFrom: NameFrom;
-    readonly why?: string;
-    readonly copy: (entry: TrailEntry) => void;
-  }) {
+  constructor(options: TrailOptions) {
     this.#entries = options.db.collection<TrailEntry>(OPERATOR_AUDIT);
-    this.#clock = options.clock;
+    this.#options = options;
     this.by = options.by;
-    this.#why = options.why;
     this.nameFrom = options.nameFrom;
-    this.#copy = options.copy;
   }
 
   /** Personal data must not be shown if this fails. */
@@ -63,8 +65,7 @@ export class Trail {
   async record<T>(action: OperatorAction, act: () => Promise<T>): Promise<T> {
     const begun = await this.#append(action, { result: 'begun' });
     const result = await act();
-    const isDone = Boolean(result);
-    await this.#append(action, { result: isDone ? 'done' : 'not_done', ends: begun._id });
+    await this.#append(action, { result: result ? 'done' : 'not_done', ends: begun._id });
     return result;
   }
 
@@ -94,19 +95,20 @@ export class Trail {
     action: OperatorAction,
     ending: Pick<TrailEntry, 'result' | 'ends'>,
   ): Promise<TrailEntry> {
-    const at = this.#clock.now();
+    const { clock, by, nameFrom, why, copy } = this.#options;
+    const at = clock.now();
     const entry: TrailEntry = {
       _id: newId('opr', at),
       at,
-      by: this.by,
-      nameFrom: this.nameFrom,
+      by,
+      nameFrom,
       ...action,
-      ...defined({ why: this.#why }),
+      ...defined({ why }),
       ...ending,
       expiresAt: later(at, TRAIL_DAYS * DAY_MS),
     };
     await this.#entries.insertOne(entry);
-    this.#copy(entry);
+    copy(entry);
     return entry;
   }
 }
