@@ -1,22 +1,5 @@
-/** Decides how a request ends, from facts that the caller gathered. */
-import type { Application, ParsedApplication } from './parse-application.ts';
+/** Decides how a request ends whose fields are valid, from facts that the caller gathered. */
 import { duplicateReason, type Reason } from './reasons.ts';
-
-export type Decision<Accepted> =
-  | { readonly verdict: 'reject'; readonly reasons: readonly Reason[] }
-  | ({ readonly verdict: 'go_on' } & Accepted);
-
-export function decideOnFields(parsed: ParsedApplication):
-  | { readonly verdict: 'go_on'; readonly application: Application }
-  | {
-      readonly verdict: 'reject';
-      readonly reasons: readonly Reason[];
-      readonly claimed: Partial<Application>;
-    } {
-  return parsed.valid
-    ? { verdict: 'go_on', application: parsed.application }
-    : { verdict: 'reject', reasons: parsed.reasons, claimed: parsed.claimed };
-}
 
 /**
  * - `created`: by this attempt.
@@ -33,14 +16,15 @@ export type CreationFact =
       readonly elsewhere?: readonly ('email' | 'ein')[];
     };
 
-export function decideOnCreation(fact: CreationFact): Decision<{ readonly accountId: string }> {
+export type Decision =
+  | { readonly verdict: 'reject'; readonly reasons: readonly Reason[] }
+  | { readonly verdict: 'go_on'; readonly accountId: string };
+
+export function decideOnCreation(fact: CreationFact): Decision {
   if (fact.kind !== 'taken') return { verdict: 'go_on', accountId: fact.accountId };
-  const { elsewhere = [] } = fact;
-  const reasons: Reason[] = [];
-  if (fact.emailBy !== undefined) {
-    reasons.push(duplicateReason('email', fact.emailBy, !elsewhere.includes('email')));
-  }
-  if (fact.einBy !== undefined)
-    reasons.push(duplicateReason('ein', fact.einBy, !elsewhere.includes('ein')));
+  const { emailBy, einBy, elsewhere = [] } = fact;
+  const reasons = [['email', emailBy] as const, ['ein', einBy] as const].flatMap(([field, by]) =>
+    by === undefined ? [] : [duplicateReason(field, by, !elsewhere.includes(field))],
+  );
   return { verdict: 'reject', reasons };
 }

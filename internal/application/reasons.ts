@@ -30,20 +30,13 @@ export function duplicateReason(
   duplicateOf: string | undefined,
   samePartner: boolean,
 ): Reason {
-  const holder = { ...defined({ duplicateOf }), ...(samePartner ? { samePartner } : {}) };
-  return field === 'email'
-    ? {
-        field,
-        code: 'duplicate_email',
-        message: 'An account with this e-mail address exists already.',
-        ...holder,
-      }
-    : {
-        field,
-        code: 'duplicate_ein',
-        message: 'An account with this EIN exists already.',
-        ...holder,
-      };
+  const name = { email: 'e-mail address', ein: 'EIN' }[field];
+  return {
+    field,
+    code: `duplicate_${field}`,
+    message: `An account with this ${name} exists already.`,
+    ...defined({ duplicateOf, samePartner: samePartner || undefined }),
+  };
 }
 
 export const discardedReason: Reason = {

@@ -1,5 +1,5 @@
 /** The step of the account: rejects an application or creates its account. */
-import { decideOnCreation, decideOnFields } from '../application/decide.ts';
+import { decideOnCreation } from '../application/decide.ts';
 import { normalizeEin, normalizeEmail } from '../application/identity.ts';
 import { parseApplication, type Application } from '../application/parse-application.ts';
 import type { Reason } from '../application/reasons.ts';
@@ -23,10 +23,10 @@ export async function createAccount(
   tools: CreateTools,
   mail: Pick<FirstMail, 'begin' | 'keepFor'>,
 ): Promise<Verdict> {
-  const fields = decideOnFields(parseApplication(record.body?.buffer ?? new Uint8Array()));
-  if (fields.verdict === 'reject') return reject(fields.reasons, applicantOf(fields.claimed));
+  const parsed = parseApplication(record.body?.buffer ?? new Uint8Array());
+  if (!parsed.valid) return reject(parsed.reasons, applicantOf(parsed.claimed));
   if (!claim.held) return { kind: 'lost' };
-  const { application } = fields;
+  const { application } = parsed;
   const ending = record.test ? endingOf(application.ein) : undefined;
   if (ending?.reason !== undefined) return reject([ending.reason], applicantOf(application));
   const owner = { requestId: record._id, partnerId: record.partnerId ?? 'unknown' };

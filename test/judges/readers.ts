@@ -1,7 +1,6 @@
 /** The readers of a body, and faulty readers as controls. */
 import { zstdDecompressSync } from 'node:zlib';
 import { Binary } from 'mongodb';
-import { decideOnFields } from '../../internal/application/decide.ts';
 import { parseApplication, parseJsonObject } from '../../internal/application/parse-application.ts';
 import { relationOf } from '../../internal/cli/match-person.ts';
 import { printableJson } from '../../internal/platform/terminal.ts';
@@ -28,7 +27,7 @@ const recordOf = (bytes: Buffer): SubmissionRecord => ({
 
 export const service: Readonly<Record<string, Reader>> = {
   'ingest judges it': (bytes) => void parseJsonObject(bytes),
-  'the processor reads it': (bytes) => void decideOnFields(parseApplication(bytes)),
+  'the processor reads it': (bytes) => void parseApplication(bytes),
   'erase looks for an address': (bytes) =>
     void relationOf({ email: LONG_ADDRESS }, recordOf(bytes)),
   'erase looks for an EIN': (bytes) => void relationOf({ ein: EINS[0] }, recordOf(bytes)),
