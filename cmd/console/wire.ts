@@ -4,13 +4,10 @@ import { MongoError } from 'mongodb';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { Trail } from '../../internal/audit/trail.ts';
 import { Activity } from '../../internal/console/activity.ts';
-import { READINGS_FAIL_AFTER_MS, READ_EVERY_MS } from '../../internal/console/limits.ts';
-import type { Stored } from '../../internal/console/now.ts';
-import type { Person } from '../../internal/console/person.ts';
-import { readPods } from '../../internal/console/pods.ts';
-import type { Pod } from '../../internal/console/readings.ts';
+import { readPods } from '../../internal/console/readings.ts';
 import type { Desk } from '../../internal/console/routes.ts';
 import { startConsole } from '../../internal/console/server.ts';
+import type { Person } from '../../internal/console/sign-in.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import type { Clock } from '../../internal/platform/clock.ts';
@@ -27,6 +24,11 @@ import { partnersView } from '../../internal/view/partners.ts';
 import { tallyOf } from '../../internal/view/search.ts';
 
 type Config = ConfigOf<'console'>;
+
+/** The first page refreshes as often. */
+const READ_EVERY_MS = 10_000;
+/** Three missed rounds: what is shown is then too old to act on. */
+const READINGS_FAIL_AFTER_MS = 35_000;
 
 export async function startConsoleProcess(config: Config, tools: ProcessTools) {
   const { log, closers } = tools;
@@ -63,7 +65,7 @@ export async function startConsoleProcess(config: Config, tools: ProcessTools) {
     holds: new PartnerHolds({ db, clock }),
     trail: trailOf({ name: '', nameFrom: 'console' }),
   };
-  const readings = followReadings(config, { reads, clock, loops, databaseFault });
+  const activity = followReadings(config, { reads, clock, loops, databaseFault });
   const server = await startConsole({
     host: config.CONSOLE_HOST,
     port: config.CONSOLE_PORT,
@@ -72,7 +74,7 @@ export async function startConsoleProcess(config: Config, tools: ProcessTools) {
     databaseFault,
     secret: config.CONSOLE_SESSION_SECRET ?? randomBytes(32).toString('hex'),
     ...defined({ oidc: oidcOf(config) }),
-    desk: { reads, trailOf, ...readings },
+    desk: { reads, trailOf, activity },
   });
   closers.add('console', () => server.close());
 
@@ -105,16 +107,11 @@ function followReadings(
 ) {
   const { reads, clock, loops, databaseFault } = parts;
   const activity = new Activity();
-  let pods: readonly Pod[] = [];
-  let stored: Stored | undefined;
   const round = { everyMs: READ_EVERY_MS, failsAfterMs: READINGS_FAIL_AFTER_MS };
   loops.start({
     ...round,
     name: 'pods',
-    run: async () => {
-      pods = await readPods(addresses);
-      activity.add(pods, clock.now());
-    },
+    run: async () => activity.add(await readPods(addresses), clock.now()),
   });
   loops.start({
     ...round,
@@ -125,12 +122,13 @@ function followReadings(
           partnersView(reads, clock.now()),
           tallyOf({ state: 'dead_lettered' }, reads),
         ]);
-        stored = { partners, dead };
+        activity.stored = { partners, dead };
       } catch (error) {
-        stored = { fault: databaseFault(error) ?? 'The console has a fault; its log has more.' };
+        const fault = databaseFault(error) ?? 'The console has a fault; its log has more.';
+        activity.stored = { partners: [], dead: [], fault };
         throw error;
       }
     },
   });
-  return { activity, pods: () => pods, stored: () => stored };
+  return activity;
 }

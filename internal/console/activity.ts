@@ -1,163 +1,143 @@
-/** What the pods' counters say of the last hour, kept in this process's memory. */
-import { HISTORY_ROUNDS } from './limits.ts';
+/** What the pods' counters say of the last hour, and what the database said last. */
+import type { PartnerView } from '../view/partners.ts';
+import type { Tally } from '../view/search.ts';
 import type { Pod, Sample } from './readings.ts';
 
-/** By the value of a label. */
-type Rates = Readonly<Record<string, number>>;
+/** An hour of rounds. */
+const HISTORY_ROUNDS = 360;
 
-/** Rates are a minute. */
-export interface Round {
+/** By the value of a label. */
+type Sums = Readonly<Record<string, number>>;
+
+interface Round {
   readonly at: Date;
-  readonly answers: Rates;
-  readonly finished: Rates;
-  readonly mails: Rates;
+  /** A minute, as `finished` and `mails`. */
+  readonly answers: Sums;
+  readonly finished: Sums;
+  readonly mails: Sums;
   /** Of accepts since the round before; undefined if there were none. */
   readonly p99Seconds: number | undefined;
   /** Undefined where no controller has counted them. */
   readonly waiting: number | undefined;
-  readonly byPartner: ReadonlyMap<string, PartnerCounts>;
-}
-
-/** Since the round before. */
-export interface PartnerCounts {
-  readonly requests: number;
+  /** By partner since the round before, as `rejected`. */
+  readonly requests: Sums;
   /** Answered 400 or 422, or found invalid or a duplicate later. */
-  readonly rejected: number;
+  readonly rejected: Sums;
 }
 
-/** Growth of one series since its pod was read before. */
+/** Of one series since its pod was read before. */
 interface Growth extends Sample {
-  readonly minutes: number;
+  readonly aMinute: number;
 }
 
-const COUNTERS = new Set([
-  'requests_total',
-  'accept_seconds_bucket',
-  'outcomes_total',
-  'mails_total',
-  'partner_requests_total',
-  'partner_outcomes_total',
-]);
+interface Seen {
+  readonly samples: readonly Sample[];
+  readonly at: Date;
+}
+
 const FINAL = ['completed', 'rejected', 'undeliverable', 'dead_lettered'];
 
-export class Activity {
-  readonly #rounds: Round[] = [];
-  #seen: ReadonlyMap<string, { readonly pod: Pod; readonly at: Date }> = new Map();
+interface Stored {
+  readonly partners: readonly PartnerView[];
+  readonly dead: readonly Tally[];
+  /** Why the database cannot be read. */
+  readonly fault?: string;
+}
 
+export class Activity {
+  stored: Stored = { partners: [], dead: [] };
+  pods: readonly Pod[] = [];
   /** Oldest first; at most an hour. */
-  get rounds(): readonly Round[] {
-    return this.#rounds;
-  }
+  readonly rounds: Round[] = [];
+  #seen: ReadonlyMap<string, Seen> = new Map();
 
   add(pods: readonly Pod[], at: Date): void {
-    const grown = pods.flatMap((pod) => {
-      const last = this.#seen.get(pod.at);
-      return last === undefined ? [] : growthOf(pod, last.pod, at.getTime() - last.at.getTime());
-    });
-    this.#seen = new Map(
-      pods.flatMap((pod) => {
-        // A pod that misses a round is measured over both when it answers again.
-        const seen = pod.answers ? { pod, at } : this.#seen.get(pod.at);
-        return seen === undefined ? [] : [[pod.at, seen]];
-      }),
-    );
-    this.#rounds.push(roundOf(grown, pods, at));
-    if (this.#rounds.length > HISTORY_ROUNDS) this.#rounds.shift();
+    const seen = new Map<string, Seen>();
+    const grown: Growth[][] = [];
+    for (const { at: address, answers, samples } of pods) {
+      const last = this.#seen.get(address);
+      if (last !== undefined) grown.push(growthOf({ samples, at }, last));
+      // A pod that misses a round is measured over both when it answers again.
+      const newest = answers ? { samples, at } : last;
+      if (newest !== undefined) seen.set(address, newest);
+    }
+    this.#seen = seen;
+    this.pods = pods;
+    this.rounds.push(roundOf(grown.flat(), pods, at));
+    if (this.rounds.length > HISTORY_ROUNDS) this.rounds.shift();
   }
 
   /** Of all rounds together. */
-  partners(): ReadonlyMap<string, PartnerCounts> {
-    return summed(this.#rounds.flatMap(({ byPartner }) => [...byPartner]));
+  partners(): Pick<Round, 'requests' | 'rejected'> {
+    const all = (what: 'requests' | 'rejected'): Sums =>
+      summed(this.rounds.flatMap((round) => Object.entries(round[what])));
+    return { requests: all('requests'), rejected: all('rejected') };
   }
 }
 
-function summed(counts: readonly (readonly [string, PartnerCounts])[]): Map<string, PartnerCounts> {
-  const sums = new Map<string, PartnerCounts>();
-  for (const [partner, { requests, rejected }] of counts) {
-    const sum = sums.get(partner) ?? { requests: 0, rejected: 0 };
-    sums.set(partner, {
-      requests: sum.requests + requests,
-      rejected: sum.rejected + rejected,
-    });
-  }
-  return sums;
+function summed(counts: readonly (readonly [string, number])[]): Sums {
+  // A partner may be called "constructor".
+  const byKey = Object.create(null) as Record<string, number>;
+  for (const [key, count] of counts) byKey[key] = (byKey[key] ?? 0) + count;
+  return byKey;
 }
 
 /** The highest of all pods: each counts the whole service, and only the leader has counted. */
-export function gauge(pods: readonly Pod[], name: string, labels: Rates | object = {}) {
+export function gauge(pods: readonly Pod[], name: string, labels: object = {}) {
+  const wanted = Object.entries(labels);
   const values = pods
     .flatMap(({ samples }) => samples)
-    .filter((one) => one.name === name && matches(one, labels))
+    .filter((one) => one.name === name && wanted.every(([key, value]) => one.labels[key] === value))
     .map(({ value }) => value);
   return values.length === 0 ? undefined : Math.max(...values);
 }
 
-function matches({ labels }: Sample, wanted: object): boolean {
-  return Object.entries(wanted).every(([label, value]) => labels[label] === value);
-}
-
-const keyOf = ({ name, labels }: Sample): string => JSON.stringify([name, labels]);
-
-function growthOf({ samples }: Pod, before: Pod, elapsedMs: number): Growth[] {
-  if (elapsedMs <= 0) return [];
-  const minutes = elapsedMs / 60_000;
-  const values = new Map(before.samples.map((one) => [keyOf(one), one.value]));
-  return samples
-    .filter(({ name }) => COUNTERS.has(name))
-    .map((one) => {
-      const last = values.get(keyOf(one)) ?? 0;
-      // A restarted pod counts from 0.
-      return { ...one, minutes, value: one.value >= last ? one.value - last : one.value };
-    });
+function growthOf(now: Seen, before: Seen): Growth[] {
+  const minutes = (now.at.getTime() - before.at.getTime()) / 60_000;
+  if (minutes <= 0) return [];
+  const values = new Map(before.samples.map(({ series, value }) => [series, value]));
+  return now.samples.map((one) => {
+    const last = values.get(one.series) ?? 0;
+    // A restarted pod counts from 0.
+    const value = one.value >= last ? one.value - last : one.value;
+    return { ...one, value, aMinute: value / minutes };
+  });
 }
 
 function roundOf(grown: readonly Growth[], pods: readonly Pod[], at: Date): Round {
   const [account, mail] = ['recorded', 'account_created'].map((state) =>
     gauge(pods, 'records', { state }),
   );
+  const of = (name: string): Growth[] => grown.filter((one) => one.name === name);
+  const finished = of('outcomes_total').filter(({ labels }) => FINAL.includes(labels['state']!));
+  const asked = of('partner_requests_total');
+  const turnedAway = asked.filter(({ labels }) => ['400', '422'].includes(labels['status']!));
+  const rejected = of('partner_outcomes_total').filter(
+    ({ labels }) => labels['state'] === 'rejected',
+  );
   return {
     at,
-    answers: rates(grown, 'requests_total', 'status'),
-    finished: rates(
-      grown.filter(({ labels: { state = '' } }) => FINAL.includes(state)),
-      'outcomes_total',
-      'state',
-    ),
-    mails: rates(grown, 'mails_total', 'result'),
-    p99Seconds: quantile(grown, 0.99),
+    answers: sums(of('requests_total'), 'status', 'aMinute'),
+    finished: sums(finished, 'state', 'aMinute'),
+    mails: sums(of('mails_total'), 'result', 'aMinute'),
+    p99Seconds: quantile(of('accept_seconds_bucket'), 0.99),
     waiting: account === undefined ? undefined : account + (mail ?? 0),
-    byPartner: summed(grown.flatMap(partnerCounts)),
+    requests: sums(asked, 'partner', 'value'),
+    rejected: sums([...turnedAway, ...rejected], 'partner', 'value'),
   };
 }
 
-function rates(grown: readonly Growth[], name: string, label: string): Rates {
-  const sums: Record<string, number> = {};
-  for (const one of grown) {
-    if (one.name !== name) continue;
-    const key = one.labels[label] ?? '';
-    sums[key] = (sums[key] ?? 0) + one.value / one.minutes;
-  }
-  return sums;
-}
-
-function partnerCounts({ name, labels, value }: Growth): (readonly [string, PartnerCounts])[] {
-  const { partner = '', status = '', state } = labels;
-  if (partner === '' || value === 0) return [];
-  if (name !== 'partner_requests_total')
-    return [[partner, { requests: 0, rejected: state === 'rejected' ? value : 0 }]];
-  const isRejected = ['400', '422'].includes(status);
-  return [[partner, { requests: value, rejected: isRejected ? value : 0 }]];
+function sums(grown: readonly Growth[], label: string, what: 'value' | 'aMinute'): Sums {
+  const counted = grown.filter(({ value }) => value > 0);
+  return summed(counted.map((one) => [one.labels[label] ?? '', one[what]]));
 }
 
 /** As Prometheus' histogram_quantile: linear within a bucket. */
 function quantile(grown: readonly Growth[], wanted: number): number | undefined {
-  const byBound = new Map<number, number>();
-  for (const { name, labels, value } of grown) {
-    if (name !== 'accept_seconds_bucket') continue;
-    const bound = labels['le'] === '+Inf' ? Infinity : Number(labels['le']);
-    byBound.set(bound, (byBound.get(bound) ?? 0) + value);
-  }
-  const buckets = [...byBound].toSorted(([one], [other]) => one - other);
+  const byBound = summed(grown.map(({ labels, value }) => [labels['le'] ?? '', value]));
+  const buckets = Object.entries(byBound)
+    .map(([bound, count]) => [bound === '+Inf' ? Infinity : Number(bound), count] as const)
+    .toSorted(([one], [other]) => one - other);
   const total = buckets.at(-1)?.[1] ?? 0;
   if (total === 0) return undefined;
   const index = buckets.findIndex(([, count]) => count >= wanted * total);

@@ -1,15 +1,10 @@
 /** The first page: are partners well, is work going out, what is wrong, and who is affected. */
 import { kinds, type Kind } from '../view/check-records.ts';
-import type { PartnerView } from '../view/partners.ts';
-import type { Tally } from '../view/search.ts';
 import { gauge, type Activity } from './activity.ts';
-import { DEAD_KINDS_SHOWN } from './limits.ts';
 import type { Pod } from './readings.ts';
 
-/** What the database says, or why it cannot be read. */
-export type Stored =
-  | { readonly partners: readonly PartnerView[]; readonly dead: readonly Tally[] }
-  | { readonly fault: string };
+/** Kinds of dead letters on the first page; the page of dead letters has all. */
+const DEAD_KINDS_SHOWN = 10;
 
 /** `bad` stops something; `warn` does not yet. */
 export interface Problem {
@@ -24,12 +19,12 @@ const WAITS: Readonly<Record<string, string>> = {
   database: 'work waits for the database',
 };
 
-export function nowView(pods: readonly Pod[], activity: Activity, stored: Stored | undefined) {
+export function nowView(activity: Activity) {
+  const { pods, stored } = activity;
   const last = activity.rounds.at(-1);
-  const read = stored !== undefined && 'partners' in stored ? stored : undefined;
   return {
     at: last?.at,
-    problems: problemsOf(pods, stored, last !== undefined),
+    problems: problemsOf(activity, last !== undefined),
     last,
     /** By step; undefined where no controller has counted. */
     waiting: {
@@ -39,22 +34,20 @@ export function nowView(pods: readonly Pod[], activity: Activity, stored: Stored
       delayed: gauge(pods, 'queue_jobs', { state: 'delayed' }),
     },
     oldestSeconds: gauge(pods, 'oldest_waiting_seconds'),
-    dead: read?.dead.slice(0, DEAD_KINDS_SHOWN) ?? [],
-    partners: partnerRows(pods, activity, read?.partners ?? []),
+    dead: stored.dead.slice(0, DEAD_KINDS_SHOWN),
+    partners: partnerRows(activity),
     pods,
   };
 }
 
-function problemsOf(pods: readonly Pod[], stored: Stored | undefined, begun: boolean): Problem[] {
+function problemsOf({ pods, stored: { fault } }: Activity, begun: boolean): Problem[] {
   const absent = PROCESSES.filter(
     (name) => begun && !pods.some(({ component }) => component === name),
   );
   return [
     ...absent.map((who): Problem => ({ weight: 'bad', who, what: `no ${who} answers` })),
     ...shared(pods, 'bad', ({ faults }) => faults),
-    ...(stored !== undefined && 'fault' in stored
-      ? [{ weight: 'bad', who: 'console', what: stored.fault } as const]
-      : []),
+    ...(fault === undefined ? [] : [{ weight: 'bad', who: 'console', what: fault } as const]),
     ...Object.entries(WAITS).flatMap(([waitsFor, what]): Problem[] => {
       const paused = pods.filter((pod) => gauge([pod], 'worker_paused', { waits_for: waitsFor }));
       const all = pods.filter(({ component }) => component === 'processor').length;
@@ -94,19 +87,21 @@ function findingsOf(pods: readonly Pod[]): Problem[] {
   });
 }
 
-function partnerRows(pods: readonly Pod[], activity: Activity, stored: readonly PartnerView[]) {
+function partnerRows(activity: Activity) {
   const counts = activity.partners();
-  const names = new Set([...stored.map(({ partner }) => partner), ...counts.keys()]);
+  const stored = activity.stored.partners;
+  const counted = [counts.requests, counts.rejected].flatMap(Object.keys);
+  const names = new Set([...stored.map(({ partner }) => partner), ...counted]);
   return [...names]
     .map((partner) => {
-      const { requests, rejected } = counts.get(partner) ?? { requests: 0, rejected: 0 };
+      const [requests = 0, rejected = 0] = [counts.requests[partner], counts.rejected[partner]];
       return {
         partner,
         requests,
         rejected,
         // Undefined without a request in the last hour. Work of earlier minutes may be decided in this hour.
         share: requests === 0 ? undefined : Math.min(1, rejected / requests),
-        waiting: gauge(pods, 'partner_records', { partner }) ?? 0,
+        waiting: gauge(activity.pods, 'partner_records', { partner }) ?? 0,
         stored: stored.find((one) => one.partner === partner),
       };
     })

@@ -1,7 +1,17 @@
-/** What a pod's `/readyz` and `/metrics` say. */
-import { POD_ANSWER_BYTES, POD_TIMEOUT_MS } from './limits.ts';
+/** What the pods' `/readyz` and `/metrics` say. */
+import { lookup } from 'node:dns/promises';
+import { isIPv6 } from 'node:net';
+
+/** Autoscaled ingest and processors together stay far below. */
+const PODS_MAX = 200;
+/** A pod that answers later is shown as one that does not answer. */
+const POD_TIMEOUT_MS = 3_000;
+/** An ingest with 100 partners has about 100 KB of metrics. */
+const POD_ANSWER_BYTES = 2_000_000;
 
 export interface Sample {
+  /** The series: name and labels as printed. */
+  readonly series: string;
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly value: number;
@@ -18,28 +28,28 @@ export interface Pod {
   readonly samples: readonly Sample[];
 }
 
-const SERIES = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)/;
-const LABEL = /(\w+)="((?:[^"\\]|\\.)*)"/g;
-const OURS = 'partner_ingest_';
+/** `addresses` are origins; a name stands for all its addresses, as of a headless Service. */
+export async function readPods(addresses: readonly string[]): Promise<Pod[]> {
+  const found = await Promise.all(addresses.map(originsOf));
+  const pods = found.flat().map(async (one) => (typeof one === 'string' ? readPod(one) : one));
+  return Promise.all(pods.slice(0, PODS_MAX));
+}
 
-/** Only our own metrics, without their prefix. */
-export function samplesOf(text: string): Sample[] {
-  return text.split('\n').flatMap((line) => {
-    if (!line.startsWith(OURS)) return [];
-    const [, name = '', labels = '', value = ''] = SERIES.exec(line) ?? [];
-    const pairs = [...labels.matchAll(LABEL)].map(([, label = '', quoted = '']) => [label, quoted]);
-    return [
-      {
-        name: name.slice(OURS.length),
-        labels: Object.fromEntries(pairs) as Record<string, string>,
-        value: Number(value),
-      },
-    ];
-  });
+async function originsOf(address: string): Promise<(string | Pod)[]> {
+  const { hostname, port, host } = new URL(address);
+  try {
+    const found = await lookup(hostname.replace(/^\[(.*)\]$/, '$1'), { all: true });
+    const hosts = new Set(found.map((one) => one.address));
+    return [...hosts]
+      .toSorted()
+      .map((one) => `http://${isIPv6(one) ? `[${one}]` : one}:${port || '80'}`);
+  } catch {
+    return [silentPod(host, 'no pod is found by this name')];
+  }
 }
 
 /** Never rejects: a pod that does not answer is a reading, too. */
-export async function readPod(origin: string): Promise<Pod> {
+async function readPod(origin: string): Promise<Pod> {
   const at = new URL(origin).host;
   try {
     const [health, metrics] = await Promise.all([
@@ -48,10 +58,9 @@ export async function readPod(origin: string): Promise<Pod> {
     ]);
     const { ok, faults, warnings } = JSON.parse(health) as Record<string, unknown>;
     const samples = samplesOf(metrics);
-    const component = samples[0]?.labels['component'] ?? '';
     return {
       at,
-      component,
+      component: samples[0]?.labels['component'] ?? '',
       answers: true,
       ready: ok === true,
       faults: sentences(faults),
@@ -63,13 +72,30 @@ export async function readPod(origin: string): Promise<Pod> {
   }
 }
 
-export function silentPod(at: string, fault: string): Pod {
+function silentPod(at: string, fault: string): Pod {
   const none = { component: '', answers: false, ready: false, warnings: [], samples: [] };
   return { at, ...none, faults: [fault] };
 }
 
 function sentences(list: unknown): string[] {
   return Array.isArray(list) ? list.map(String) : [];
+}
+
+const SERIES = /^partner_ingest_((\w+)(?:\{(.*)\})?) (\S+)/gm;
+const LABEL = /(\w+)="((?:[^"\\]|\\.)*)"/g;
+
+/** Only our own metrics, without their prefix. */
+function samplesOf(text: string): Sample[] {
+  return [...text.matchAll(SERIES)].map(
+    ([, series = '', name = '', labels = '', value]): Sample => ({
+      series,
+      name,
+      labels: Object.fromEntries(
+        [...labels.matchAll(LABEL)].map(([, label, quoted]) => [label, quoted]),
+      ),
+      value: Number(value),
+    }),
+  );
 }
 
 async function textOf(address: string): Promise<string> {

@@ -1,19 +1,26 @@
 /** Turns models into pages: escaped, printable, and never cached. */
 import { fileURLToPath } from 'node:url';
 import { Eta } from 'eta';
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply } from 'fastify';
+import type { Clock } from '../platform/clock.ts';
 import { duration, printable } from '../platform/terminal.ts';
 import { keyStatusInWords, switchedOffBy, type PartnerView } from '../view/partners.ts';
 import { utcSeconds } from '../view/times.ts';
-import type { Person } from './person.ts';
 
-const ESCAPES: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;',
-};
+interface Model {
+  readonly title: string;
+  /** 200 if absent. */
+  readonly status?: number;
+  readonly [name: string]: unknown;
+}
+
+declare module 'fastify' {
+  interface FastifyReply {
+    page(name: string, model: Model): FastifyReply;
+    /** A page of one sentence. */
+    say(status: number, sentence: string): FastifyReply;
+  }
+}
 
 /** Safe as it is. */
 class Html {
@@ -24,11 +31,11 @@ class Html {
   }
 }
 
+const { escapeFunction: escapeHtml } = new Eta().config;
+
 /** What a direction mark or a control would do to a page, it does to a terminal, too. */
 function escaped(value: unknown): string {
-  return value instanceof Html
-    ? value.text
-    : printable(String(value)).replace(/[&<>"']/g, (letter) => ESCAPES[letter] ?? '');
+  return value instanceof Html ? value.text : escapeHtml(printable(String(value)));
 }
 
 const eta = new Eta({
@@ -62,64 +69,41 @@ const words = {
       `<a href="/requests/${encodeURIComponent(id)}" target="_blank" rel="noopener">${escaped(id)}</a>`,
     ),
   bad: (text: string): Html => new Html(`<span class="bad">${escaped(text)}</span>`),
-  /** The first cell names its row; a small screen scrolls the table, not the page. */
-  table: (label: string, headers: readonly string[], rows: readonly (readonly unknown[])[]) => {
-    const cells = (row: readonly unknown[], tag: (column: number) => string): string =>
-      row
-        .map((value, column) => {
-          const isNumber = rows.every((one) => typeof one[column] === 'number');
-          const shown = typeof value === 'number' ? numbers.format(value) : (value ?? '');
-          const open = tag(column) + (isNumber ? ' class="n"' : '');
-          return `<${open}>${escaped(shown)}</${open.slice(0, 2)}>`;
-        })
-        .join('');
-    const body = rows.map((row) =>
-      cells(row, (column) => (column === 0 ? 'th scope="row"' : 'td')),
-    );
-    return new Html(
-      `<div class="scroll" tabindex="0" role="region" aria-label="${escaped(label)}"><table>` +
-        `<thead><tr>${cells(headers, () => 'th scope="col"')}</tr></thead>` +
-        `<tbody><tr>${body.join('</tr><tr>')}</tr></tbody></table></div>`,
-    );
-  },
   switchedOffBy,
   keyStatusInWords,
 };
 
-export interface Context {
-  readonly person: Person | undefined;
-  readonly oidc: boolean;
-  readonly now: Date;
-}
+/** `model` has what `reply.page` adds, too. */
+export const htmlOf = (page: string, model: object): string =>
+  eta.render(page, { ...words, ...model });
 
-export type Show = (
-  request: FastifyRequest,
-  reply: FastifyReply,
-  page: string,
-  model: { readonly title: string; readonly status?: number } & Readonly<Record<string, unknown>>,
-) => FastifyReply;
+const TITLES: Readonly<Record<number, string>> = {
+  200: 'Done',
+  403: 'Not allowed',
+  404: 'Not found',
+  429: 'Too many searches',
+  503: 'Not available',
+};
 
-/** Shows a page of one sentence. */
-export type Say = (
-  request: FastifyRequest,
-  reply: FastifyReply,
-  status: number,
-  words: string,
-) => FastifyReply;
-
-/** `contextOf` says who asks. */
-export function pages(contextOf: (request: FastifyRequest) => Context): Show {
-  return (request, reply, page, model) => {
-    const html = eta.render(page, {
-      ...words,
-      ...contextOf(request),
+/** `@fastify/csrf-protection` must be registered, and `request.person` be known. */
+export function addPages(
+  app: FastifyInstance,
+  { oidc, clock }: { readonly oidc: boolean; readonly clock: Clock },
+): void {
+  app.decorateReply('page', function page(this: FastifyReply, name: string, model: Model) {
+    const html = htmlOf(name, {
+      person: this.request.person,
+      oidc,
+      now: clock.now(),
       ...model,
-      csrf: reply.generateCsrf(),
+      csrf: this.generateCsrf(),
     });
-    return reply
-      .code(model.status ?? 200)
+    return this.code(model.status ?? 200)
       .type('text/html; charset=utf-8')
       .header('cache-control', 'no-store')
       .send(html);
-  };
+  });
+  app.decorateReply('say', function say(this: FastifyReply, status: number, sentence: string) {
+    return this.page('message', { title: TITLES[status] ?? 'Not done', status, message: sentence });
+  });
 }

@@ -1,61 +1,50 @@
 /** The pages: each shows one model of `internal/view`. */
+import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Trail } from '../audit/trail.ts';
 import { later, type Clock } from '../platform/clock.ts';
+import { defined } from '../platform/defined.ts';
 import { states } from '../submission/states.ts';
 import { isAddress, lookUp, type FoundSubmission } from '../view/look-up.ts';
 import { WHY_MAX } from '../view/limits.ts';
 import { keysView, partnersView, reactivation } from '../view/partners.ts';
 import type { Reads } from '../view/reads.ts';
 import { requestView } from '../view/request.ts';
-import { foundPage, searchInWords, tallyOf } from '../view/search.ts';
+import { rowOf, searchInWords, tallyOf } from '../view/search.ts';
 import { text } from '../view/search-fields.ts';
-import { trailView } from '../view/trail.ts';
 import type { Activity } from './activity.ts';
-import { FOUND_PAGE, PARTNER_SHOWN_MS, SEARCHES_A_MINUTE, TRAIL_PAGE } from './limits.ts';
-import { nowView, type Stored } from './now.ts';
-import type { Person } from './person.ts';
-import type { Pod } from './readings.ts';
-import type { Say, Show } from './render.ts';
+import { nowView } from './now.ts';
 import { readForm, shownAgain, type Asked } from './search-form.ts';
-import { Seal } from './seal.ts';
+import type { Person } from './sign-in.ts';
+
+const FOUND_PAGE = 50;
+const TRAIL_PAGE = 50;
+/** Searches that may be continued; further ones must be asked for again. */
+const CONTINUED = 1_000;
+/** As long as the first page's table counts; a day of a busy partner is too much to group. */
+const PARTNER_SHOWN_MS = 3_600_000;
 
 export interface Desk {
   readonly reads: Omit<Reads, 'accountRequestsKeptMs'>;
   /** A trail that names this person. */
   readonly trailOf: (person: Person, why?: string) => Pick<Trail, 'revealed'>;
   readonly activity: Activity;
-  readonly pods: () => readonly Pod[];
-  readonly stored: () => Stored | undefined;
-}
-
-interface Parts {
-  readonly desk: Desk;
-  readonly clock: Clock;
-  readonly show: Show;
-  readonly say: Say;
-  readonly who: (request: FastifyRequest) => Person;
 }
 
 type Form = Readonly<Record<string, string | undefined>>;
 
-export function addRoutes(app: FastifyInstance, parts: Parts): void {
-  addNow(app, parts);
-  addFind(app, parts);
-  addRequest(app, parts);
-  addLists(app, parts);
+export function addRoutes(app: FastifyInstance, desk: Desk, clock: Clock): void {
+  addNow(app, desk);
+  addFind(app, desk, clock);
+  addRequest(app, desk, clock);
+  addLists(app, desk, clock);
 }
 
-function addNow(app: FastifyInstance, { desk, show }: Parts): void {
-  app.get('/', (request, reply) =>
-    show(request, reply, 'now', {
-      title: 'Now',
-      view: nowView(desk.pods(), desk.activity, desk.stored()),
-    }),
-  );
+function addNow(app: FastifyInstance, { activity }: Desk): void {
+  app.get('/', (_, reply) => reply.page('now', { title: 'Now', view: nowView(activity) }));
   app.get('/history.json', (_, reply) =>
     reply.header('cache-control', 'no-store').send(
-      desk.activity.rounds.map(({ at, answers, finished, p99Seconds, waiting }) => ({
+      activity.rounds.map(({ at, answers, finished, p99Seconds, waiting }) => ({
         at: at.getTime() / 1_000,
         answers,
         finished,
@@ -66,111 +55,96 @@ function addNow(app: FastifyInstance, { desk, show }: Parts): void {
   );
 }
 
-const LIMITED = { rateLimit: { max: SEARCHES_A_MINUTE, timeWindow: '1 minute' } } as const;
+/** By the bounds that the plugin was registered with. */
+const LIMITED = { config: { rateLimit: {} } } as const;
 
-function addFind(app: FastifyInstance, parts: Parts): void {
-  const { desk, clock, show } = parts;
-  const seal = new Seal();
-  const page = (request: FastifyRequest, reply: FastifyReply, more: object) =>
-    show(request, reply, 'find', {
-      title: 'Find',
-      states,
-      asked: {},
-      faults: {},
-      hidden: [],
-      ...more,
-    });
-  app.get('/find', (request, reply) => page(request, reply, {}));
-  app.post(
-    '/find',
-    { config: LIMITED, preHandler: app.csrfProtection.bind(app) },
-    async (request, reply) => {
-      const { more: sealed = '', ...form } = request.body as Form;
-      const resumed = seal.open(sealed) as { asked: Asked; before: string } | undefined;
-      const { asked, before } = resumed ?? { asked: form };
-      const named = asked['id']?.trim() ?? '';
-      if (named !== '' && !isAddress(named)) {
-        const found = await lookUp(named, desk.reads, clock.now());
-        if ('missing' in found) return page(request, reply, { missing: found.missing });
-        return reply.redirect(`/requests/${found._id}`, 303);
-      }
-      const { search, faults } = readForm(
-        named === '' ? asked : { ...asked, email: named },
-        clock.now(),
-      );
-      const again = shownAgain(asked);
-      if (search === undefined) return page(request, reply, { ...again, faults, status: 400 });
-      const action = searchInWords('find', search, false);
-      if (action !== undefined) await desk.trailOf(parts.who(request)).revealed({ action });
-      const found = await foundPage(search, desk.reads, { limit: FOUND_PAGE, before });
-      const { next } = found;
-      const next64 = next === undefined ? undefined : seal.close({ asked, before: next });
-      return page(request, reply, { ...again, found: found.rows, more: next64 });
-    },
-  );
+function addFind(app: FastifyInstance, desk: Desk, clock: Clock): void {
+  /** By the token in the form that asks for the next page, so that no page holds personal data. */
+  const continued = new Map<string, { readonly asked: Asked; readonly before: string }>();
+  const page = (reply: FastifyReply, more: object) =>
+    reply.page('find', { title: 'Find', states, asked: {}, faults: {}, hidden: [], ...more });
+  app.get('/find', (_, reply) => page(reply, {}));
+  app.post('/find', LIMITED, async (request, reply) => {
+    const { more = '', ...form } = request.body as Form;
+    const { asked, before } = continued.get(more) ?? { asked: form };
+    const named = asked['id']?.trim() ?? '';
+    if (named !== '' && !isAddress(named)) {
+      const found = await lookUp(named, desk.reads, clock.now());
+      if ('missing' in found) return page(reply, { missing: found.missing });
+      return reply.redirect(`/requests/${found._id}`, 303);
+    }
+    const { search, faults } = readForm(
+      named === '' ? asked : { ...asked, email: named },
+      clock.now(),
+    );
+    const again = shownAgain(asked);
+    if (search === undefined) return page(reply, { ...again, faults, status: 400 });
+    const action = searchInWords('find', search, false);
+    if (action !== undefined) await desk.trailOf(request.person!).revealed({ action });
+    const { submissions } = desk.reads;
+    const found = await submissions.newest({ ...search, ...defined({ before }) }, FOUND_PAGE + 1);
+    const { shown, next } = firstOf(found, FOUND_PAGE);
+    const rows = shown.map((record) => rowOf(record, false));
+    if (next === undefined) return page(reply, { ...again, found: rows });
+    const token = randomUUID();
+    continued.set(token, { asked, before: next });
+    const [oldest = token] = continued.keys();
+    if (continued.size > CONTINUED) continued.delete(oldest);
+    return page(reply, { ...again, found: rows, more: token });
+  });
 }
 
-function addRequest(app: FastifyInstance, parts: Parts): void {
-  const { desk, clock, show, say } = parts;
+function addRequest(app: FastifyInstance, desk: Desk, clock: Clock): void {
   const find = (request: FastifyRequest) =>
     lookUp((request.params as { id: string }).id, desk.reads, clock.now());
   const page = async (
-    request: FastifyRequest,
     reply: FastifyReply,
     found: FoundSubmission,
     { reveal, fault }: { readonly reveal: boolean; readonly fault?: string },
   ) =>
-    show(request, reply, 'request', {
+    reply.page('request', {
       title: `Request ${found._id}`,
       reveal,
       fault,
       whyMax: WHY_MAX,
-      ...(fault === undefined ? {} : { status: 400 }),
+      status: fault === undefined ? 200 : 400,
       view: await requestView(found, desk.reads, { now: clock.now(), reveal }),
     });
   app.get('/requests/:id', async (request, reply) => {
     const found = await find(request);
     return 'missing' in found
-      ? say(request, reply, 404, found.missing)
-      : page(request, reply, found, { reveal: false });
+      ? reply.say(404, found.missing)
+      : page(reply, found, { reveal: false });
   });
-  app.post(
-    '/requests/:id/reveal',
-    { config: LIMITED, preHandler: app.csrfProtection.bind(app) },
-    async (request, reply) => {
-      const person = parts.who(request);
-      if (person.role !== 'support') {
-        const words = 'You may see requests masked only; the role "support" may reveal.';
-        return say(request, reply, 403, words);
-      }
-      const found = await find(request);
-      if ('missing' in found) return say(request, reply, 404, found.missing);
-      const why = text(WHY_MAX).safeParse((request.body as Form)['why']?.trim());
-      if (!why.success) {
-        const fault = why.error.issues[0]?.message ?? 'It needs a value.';
-        return page(request, reply, found, { reveal: false, fault });
-      }
-      const action = { action: 'show --reveal', requestId: found._id };
-      await desk.trailOf(person, why.data).revealed(action);
-      return page(request, reply, found, { reveal: true });
-    },
-  );
+  app.post('/requests/:id/reveal', LIMITED, async (request, reply) => {
+    const person = request.person!;
+    if (person.role !== 'support')
+      return reply.say(403, 'You may see requests masked only; the role "support" may reveal.');
+    const found = await find(request);
+    if ('missing' in found) return reply.say(404, found.missing);
+    const why = text(WHY_MAX).safeParse((request.body as Form)['why']?.trim());
+    if (!why.success) {
+      const fault = why.error.issues[0]?.message ?? 'It needs a value.';
+      return page(reply, found, { reveal: false, fault });
+    }
+    const action = { action: 'show --reveal', requestId: found._id };
+    await desk.trailOf(person, why.data).revealed(action);
+    return page(reply, found, { reveal: true });
+  });
 }
 
-function addLists(app: FastifyInstance, { desk, clock, show }: Parts): void {
-  const { reads } = desk;
-  app.get('/dead-letters', async (request, reply) =>
-    show(request, reply, 'dead-letters', {
+function addLists(app: FastifyInstance, { reads, activity }: Desk, clock: Clock): void {
+  app.get('/dead-letters', async (_, reply) =>
+    reply.page('dead-letters', {
       title: 'Dead letters',
       tallies: await tallyOf({ state: 'dead_lettered' }, reads),
     }),
   );
-  app.get('/partners', async (request, reply) =>
-    show(request, reply, 'partners', {
+  app.get('/partners', async (_, reply) =>
+    reply.page('partners', {
       title: 'Partners',
       partners: await partnersView(reads, clock.now()),
-      problems: desk
-        .pods()
+      problems: activity.pods
         .flatMap(({ samples }) => samples)
         .filter(({ name, value }) => name === 'secret_problems' && value > 0),
     }),
@@ -184,23 +158,26 @@ function addLists(app: FastifyInstance, { desk, clock, show }: Parts): void {
       tallyOf({ partner, since: later(now, -PARTNER_SHOWN_MS) }, reads),
     ]);
     const about = partners.find((one) => one.partner === partner);
-    return show(request, reply, 'partner', {
+    const undo = about?.inactiveBy.map(reactivation) ?? [];
+    return reply.page('partner', {
       title: `Partner ${partner}`,
       partner,
       about,
       keys,
       tallies,
-      undo: about?.inactiveBy.map(reactivation) ?? [],
+      undo,
     });
   });
   app.get('/trail', async (request, reply) => {
     const { before } = request.query as { before?: string };
-    const rows = await trailView(reads, TRAIL_PAGE + 1, before);
-    const shown = rows.slice(0, TRAIL_PAGE);
-    return show(request, reply, 'trail', {
-      title: 'Trail',
-      rows: shown,
-      older: rows.length > TRAIL_PAGE ? shown.at(-1)?._id : undefined,
-    });
+    const found = await reads.trail.newest(TRAIL_PAGE + 1, before);
+    const { shown, next } = firstOf(found, TRAIL_PAGE);
+    return reply.page('trail', { title: 'Trail', rows: shown, older: next });
   });
+}
+
+/** The first `size`, and before which the next page begins; undefined if there is none. */
+function firstOf<T extends { readonly _id: string }>(found: readonly T[], size: number) {
+  const shown = found.slice(0, size);
+  return { shown, next: found.length > size ? shown.at(-1)?._id : undefined };
 }

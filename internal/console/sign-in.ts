@@ -1,11 +1,26 @@
-/** Logs people in by OpenID Connect, and keeps them in a signed cookie. */
+/** Who looks: everybody on the loopback, or who logs in by OpenID Connect. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import * as oidc from 'openid-client';
-import type { Clock } from '../platform/clock.ts';
+import type { NameFrom } from '../audit/entry.ts';
+import { later, type Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
-import { LOGIN_SECONDS, PROVIDER_TIMEOUT_S, SESSION_SECONDS } from './limits.ts';
-import type { Person, Role } from './person.ts';
-import type { Say } from './render.ts';
+
+/** `viewer` sees everything masked; `support` may reveal. */
+export type Role = 'viewer' | 'support';
+
+export interface Person {
+  readonly name: string;
+  /** `oidc`: proven by the provider. `console`: anybody who reached the loopback of the pod. */
+  readonly nameFrom: Extract<NameFrom, 'console' | 'oidc'>;
+  readonly role: Role;
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Undefined for a person who must log in first. */
+    readonly person: Person | undefined;
+  }
+}
 
 export interface OidcOptions {
   readonly issuer: string;
@@ -19,78 +34,72 @@ export interface OidcOptions {
   readonly roles: Readonly<Record<Role, string>>;
 }
 
-export interface SignIn {
-  /** Undefined for a person who must log in first. */
-  who(request: FastifyRequest): Person | undefined;
-}
-
-const SESSION = 'session';
-const LOGIN = 'login';
+/** A working day; then the provider is asked again. */
+const SESSION_SECONDS = 8 * 3_600;
+/** From the click to the return from the provider. */
+const LOGIN_SECONDS = 600;
+/** Of the OpenID provider's answers. */
+const PROVIDER_TIMEOUT_S = 5;
 const CALLBACK = '/login/callback';
 
-interface Session {
-  readonly kind: typeof SESSION;
-  readonly name: string;
-  readonly role: Role;
+/** Kubernetes' own rights decide who may forward a port. */
+export function addEverybody(app: FastifyInstance): void {
+  const somebody: Person = { name: 'somebody', nameFrom: 'console', role: 'support' };
+  app.decorateRequest('person', { getter: () => somebody });
 }
 
 interface Login {
-  readonly kind: typeof LOGIN;
   readonly state: string;
   readonly nonce: string;
   readonly verifier: string;
   readonly to: string;
 }
 
-interface Until {
-  readonly until: number;
+/** Worth nothing after its time. Needs `@fastify/cookie` with a secret. */
+function cookieOf<Content extends object>(name: string, maxAge: number, clock: Clock) {
+  // A signature does not cover the name of its cookie.
+  const mark = `${name} `;
+  return {
+    keep: (reply: FastifyReply, content: Content): void => {
+      const until = later(clock.now(), maxAge * 1_000).getTime();
+      void reply.setCookie(name, mark + JSON.stringify({ ...content, until }), {
+        path: '/',
+        httpOnly: true,
+        secure: true,
+        sameSite: 'lax',
+        signed: true,
+        maxAge,
+      });
+    },
+    kept: (request: FastifyRequest): Content | undefined => {
+      const { valid, value } = request.unsignCookie(request.cookies[name] ?? '');
+      if (!valid || !value.startsWith(mark)) return undefined;
+      const content = JSON.parse(value.slice(mark.length)) as Content & { readonly until: number };
+      return content.until > clock.now().getTime() ? content : undefined;
+    },
+    clear: (reply: FastifyReply): FastifyReply => reply.clearCookie(name),
+  };
 }
 
-/** Signed, and worth nothing after their time. Needs `@fastify/cookie` with a secret. */
-function cookiesOf(clock: Clock) {
-  const now = (): number => clock.now().getTime();
-
-  const keep = (reply: FastifyReply, seconds: number, content: Session | Login): void => {
-    const until = now() + seconds * 1_000;
-    const text = Buffer.from(JSON.stringify({ ...content, until })).toString('base64url');
-    void reply.setCookie(content.kind, text, {
-      path: '/',
-      httpOnly: true,
-      secure: true,
-      sameSite: 'lax',
-      signed: true,
-      maxAge: seconds,
-    });
-  };
-
-  const kept = <T extends Session | Login>(request: FastifyRequest, kind: T['kind']) => {
-    const { valid, value } = request.unsignCookie(request.cookies[kind] ?? '');
-    if (!valid) return undefined;
-    try {
-      const content = JSON.parse(Buffer.from(value, 'base64url').toString()) as T & Until;
-      // The signature does not cover the cookie's name.
-      return content.kind === kind && content.until > now() ? content : undefined;
-    } catch {
-      return undefined;
-    }
-  };
-
-  return { keep, kept };
-}
-
-export function oidcSignIn(
+export function addSignIn(
+  app: FastifyInstance,
   options: OidcOptions,
-  { clock, log, say }: { readonly clock: Clock; readonly log: Logger; readonly say: Say },
-): SignIn & { addRoutes(app: FastifyInstance): void } {
-  const provider = providerOf(options);
-  const { keep, kept } = cookiesOf(clock);
+  { clock, log }: { readonly clock: Clock; readonly log: Logger },
+): void {
+  const session = cookieOf<Person>('session', SESSION_SECONDS, clock);
+  const login = cookieOf<Login>('login', LOGIN_SECONDS, clock);
+  app.decorateRequest('person', {
+    getter(this: FastifyRequest) {
+      return session.kept(this);
+    },
+  });
 
-  const begin = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+  app.get('/login', async (request, reply) => {
     const [state, nonce] = [oidc.randomState(), oidc.randomNonce()];
     const verifier = oidc.randomPKCECodeVerifier();
     const { to = '/' } = request.query as { to?: string };
-    keep(reply, LOGIN_SECONDS, { kind: LOGIN, state, nonce, verifier, to: ownPath(to) });
-    const target = oidc.buildAuthorizationUrl(await provider(), {
+    login.keep(reply, { state, nonce, verifier, to: ownPath(to) });
+    const target = oidc.buildAuthorizationUrl(await discover(options), {
       redirect_uri: new URL(CALLBACK, options.publicUrl).href,
       scope: 'openid profile email',
       state,
@@ -99,73 +108,44 @@ export function oidcSignIn(
       code_challenge_method: 'S256',
     });
     return reply.redirect(target.href, 303);
-  };
+  });
 
-  const claimsOf = async (request: FastifyRequest, login: Login): Promise<Claims | undefined> => {
+  app.get(CALLBACK, async (request, reply) => {
+    const begun = login.kept(request);
+    void login.clear(reply);
+    if (begun === undefined) return reply.say(400, 'The log-in took too long, or began elsewhere.');
     const back = new URL(request.url, options.publicUrl);
-    const tokens = await oidc.authorizationCodeGrant(await provider(), back, {
-      pkceCodeVerifier: login.verifier,
-      expectedState: login.state,
-      expectedNonce: login.nonce,
-      idTokenExpected: true,
-    });
-    return tokens.claims();
-  };
-
-  const end = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const login = kept<Login>(request, LOGIN);
-    void reply.clearCookie(LOGIN, { path: '/' });
-    if (login === undefined)
-      return say(request, reply, 400, 'The log-in took too long, or began elsewhere.');
-    const claims = await claimsOf(request, login).catch((error: unknown) => {
+    const claims = await claimsOf(options, back, begun).catch((error: unknown) => {
       log.warn({ reason: reasonOf(error) }, 'a log-in failed');
     });
-    if (claims === undefined)
-      return say(request, reply, 400, 'The log-in did not succeed: try again.');
+    if (claims === undefined) return reply.say(400, 'The log-in did not succeed: try again.');
     const [name, role] = [nameOf(claims), roleOf(claims, options)];
     if (role === undefined) {
       log.warn({ operator: name }, 'a person without a role tried to log in');
       const roles = Object.values(options.roles).join(' nor ');
-      return say(request, reply, 403, `${name} has neither the role ${roles}.`);
+      return reply.say(403, `${name} has neither the role ${roles}.`);
     }
-    keep(reply, SESSION_SECONDS, { kind: SESSION, name, role });
+    session.keep(reply, { name, nameFrom: 'oidc', role });
     log.info({ operator: name, role }, 'logged in');
-    return reply.redirect(login.to, 303);
-  };
+    return reply.redirect(begun.to, 303);
+  });
 
-  return {
-    who: (request) => {
-      const session = kept<Session>(request, SESSION);
-      return session && { name: session.name, nameFrom: 'oidc', role: session.role };
-    },
-    addRoutes: (app) => {
-      app.get('/login', begin);
-      app.get(CALLBACK, end);
-      app.post('/logout', { preHandler: app.csrfProtection.bind(app) }, (request, reply) => {
-        void reply.clearCookie(SESSION, { path: '/' });
-        return say(request, reply, 200, 'You are logged out of the console.');
-      });
-    },
-  };
+  app.post('/logout', (_, reply) =>
+    session.clear(reply).say(200, 'You are logged out of the console.'),
+  );
 }
 
-/** Asked at the first log-in and, while it fails, at each: the console starts without it. */
-function providerOf(options: OidcOptions): () => Promise<oidc.Configuration> {
-  let known: Promise<oidc.Configuration> | undefined;
+/** At each log-in, because the console starts without the provider. */
+async function discover(options: OidcOptions): Promise<oidc.Configuration> {
   const issuer = new URL(options.issuer);
-  const insecure = issuer.protocol === 'http:' ? [oidc.allowInsecureRequests] : [];
-  return () => {
-    known ??= oidc
-      .discovery(issuer, options.clientId, options.clientSecret, undefined, {
-        execute: insecure,
-        timeout: PROVIDER_TIMEOUT_S,
-      })
-      .catch((error: unknown) => {
-        known = undefined;
-        throw new ProviderError(reasonOf(error));
-      });
-    return known;
-  };
+  try {
+    return await oidc.discovery(issuer, options.clientId, options.clientSecret, undefined, {
+      execute: issuer.protocol === 'http:' ? [oidc.allowInsecureRequests] : [],
+      timeout: PROVIDER_TIMEOUT_S,
+    });
+  } catch (error) {
+    throw new ProviderError(reasonOf(error));
+  }
 }
 
 /** The provider cannot be asked. */
@@ -174,6 +154,20 @@ export class ProviderError extends Error {
 }
 
 type Claims = Readonly<Record<string, unknown>>;
+
+async function claimsOf(
+  options: OidcOptions,
+  back: URL,
+  { verifier, state, nonce }: Login,
+): Promise<Claims | undefined> {
+  const tokens = await oidc.authorizationCodeGrant(await discover(options), back, {
+    pkceCodeVerifier: verifier,
+    expectedState: state,
+    expectedNonce: nonce,
+    idTokenExpected: true,
+  });
+  return tokens.claims();
+}
 
 function nameOf(claims: Claims): string {
   const { email, email_verified: verified, preferred_username: user, sub } = claims;

@@ -1,12 +1,13 @@
 /** Requests that a search finds, and the kinds of faults in them by number. */
 import { ownerName } from '../partner/mode.ts';
-import { defined } from '../platform/defined.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { Search } from '../submission/support-queries.ts';
-import { TALLIES } from './limits.ts';
 import { maskApplicant } from './mask.ts';
 import { errorOf } from './reasons.ts';
 import type { Reads } from './reads.ts';
+
+/** More kinds of faults than a person reads. */
+const TALLIES = 1_000;
 
 export type FoundRow = ReturnType<typeof rowOf>;
 
@@ -42,52 +43,30 @@ export function searchInWords(
   return words.length === 0 ? undefined : [command, ...words].join(' ');
 }
 
-/**
- * At most `limit` masked requests, newest first, older than the request `before`. `next` is where
- * the next page begins, undefined on the last one.
- */
-export async function foundPage(
-  search: Search,
-  { submissions }: Pick<Reads, 'submissions'>,
-  { limit, before }: { readonly limit: number; readonly before?: string | undefined },
-) {
-  const found = await submissions.newest({ ...search, ...defined({ before }) }, limit + 1);
-  const shown = found.slice(0, limit);
-  const next = found.length > limit ? shown.at(-1)?._id : undefined;
-  return { rows: shown.map((record) => rowOf(record, false)), next };
-}
-
-export interface Tally {
-  readonly partner: string;
-  readonly state: string;
-  /** Of the application, where a reason names one. */
-  readonly field: string;
-  /** A reason's code, or the last error in words. */
-  readonly why: string;
-  readonly count: number;
-  /** An example. */
-  readonly newest: string;
-}
+export type Tally = Awaited<ReturnType<typeof tallyOf>>[number];
 
 /** Most frequent first. A request with three reasons counts in three lines. */
-export async function tallyOf(
-  search: Search,
-  { submissions }: Pick<Reads, 'submissions'>,
-): Promise<Tally[]> {
-  const tallies = new Map<string, Tally>();
-  for (const group of await submissions.tally(search, TALLIES)) {
-    const { state, partnerId = '', field = '', code, lastError, newest } = group;
-    const partner = ownerName(partnerId, group);
-    const why = code ?? errorOf({ state, ...(lastError === undefined ? {} : { lastError }) }) ?? '';
-    const key = [partner, state, field, why].join('\n');
-    const { count = 0, newest: other = '' } = tallies.get(key) ?? {};
+export async function tallyOf(search: Search, { submissions }: Pick<Reads, 'submissions'>) {
+  const found = (await submissions.tally(search, TALLIES)).map((group) => ({
+    partner: ownerName(group.partnerId ?? '', group),
+    state: group.state,
+    /** Of the application, where a reason names one. */
+    field: group.field ?? '',
+    /** A reason's code, or the last error in words. */
+    why: group.code ?? errorOf(group) ?? '',
+    count: group.count,
+    /** An example. */
+    newest: group.newest,
+  }));
+  // Different last errors may have the same words.
+  const tallies = new Map<string, (typeof found)[number]>();
+  for (const one of found) {
+    const key = [one.partner, one.state, one.field, one.why].join('\n');
+    const { count = 0, newest = '' } = tallies.get(key) ?? {};
     tallies.set(key, {
-      partner,
-      state,
-      field,
-      why,
-      count: count + group.count,
-      newest: newest > other ? newest : other,
+      ...one,
+      count: count + one.count,
+      newest: newest > one.newest ? newest : one.newest,
     });
   }
   return [...tallies.values()].toSorted((one, other) => other.count - one.count);

@@ -1,26 +1,6 @@
-/** What operators did, newest first. */
+/** What an operator did, in words. */
 import { printable } from '../platform/terminal.ts';
 import type { TrailEntry } from '../audit/entry.ts';
-import type { Reads } from './reads.ts';
-
-export interface TrailRow extends TrailEntry {
-  /** The request, partner or key, or how many requests. */
-  readonly about: string;
-}
-
-/** A page of at most `limit`, older than the entry `before`. */
-export async function trailView(
-  { trail }: Pick<Reads, 'trail'>,
-  limit: number,
-  before?: string,
-): Promise<TrailRow[]> {
-  const entries = await trail.newest(limit, before);
-  return entries.map((entry) => ({ ...entry, about: aboutOf(entry) }));
-}
-
-function aboutOf({ requestId, partnerId, keyId, count }: Partial<TrailEntry>): string {
-  return requestId ?? keyId ?? partnerId ?? (count === undefined ? '' : `${count} requests`);
-}
 
 /** For the person who gave the command. */
 export function notedInWords({ _id, by, nameFrom, why, ...action }: TrailEntry): string {

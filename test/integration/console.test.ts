@@ -127,6 +127,20 @@ test('a search by e-mail is noted and leaves no address in URL or page', async (
   expect(entry).toMatchObject({ action: 'find --email', nameFrom: 'console' });
 });
 
+test('the next page of a search goes on where the first ended', async () => {
+  const idsAfter = async (button: string): Promise<(string | null)[]> => {
+    await Promise.all([page.waitForNavigation(), page.click(button)]);
+    return page.$$eval('th a', (links) => links.map((link) => link.textContent));
+  };
+  await open('/find');
+  await page.type('#partner', 'demo');
+  const first = await idsAfter('main button');
+  const second = await idsAfter('form:not(.fields) button');
+  expect([first.length, second.length]).toEqual([50, 50]);
+  const newest = second[0] ?? '';
+  expect(first.filter((id) => (id ?? '') <= newest)).toEqual([]);
+});
+
 test('a reference, an id and an account find the request, and nonsense is explained', async () => {
   const [account] = await world.accounts({ requestId: ids[0] });
   const reference = ids[0]!.slice(4, 20).toUpperCase();

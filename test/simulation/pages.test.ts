@@ -1,12 +1,11 @@
 /** The page of the console and the command say the same of every request of random histories. */
 import { expect, test } from '@jest/globals';
 import * as fc from 'fast-check';
-import type { FastifyReply, FastifyRequest } from 'fastify';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { ACCOUNTS, TEST_ACCOUNTS } from '../../internal/account/account.ts';
 import type { Call } from '../../internal/cli/command.ts';
 import { show } from '../../internal/cli/show.ts';
-import { pages } from '../../internal/console/render.ts';
+import { htmlOf } from '../../internal/console/render.ts';
 import { PARTNER_HOLDS, PartnerHolds } from '../../internal/partner/flags.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
@@ -73,27 +72,10 @@ async function pageSays(id: string, world: World): Promise<string> {
   const { reads, clock } = readsOf(world);
   const now = clock.now();
   const person = { name: 'somebody', nameFrom: 'console', role: 'viewer' } as const;
-  let html = '';
-  const reply = {
-    generateCsrf: () => '',
-    code: () => reply,
-    type: () => reply,
-    header: () => reply,
-    send: (text: string) => {
-      html = text;
-      return reply;
-    },
-  };
   const found = await lookUp(id, reads, now);
   if ('missing' in found) throw new Error(found.missing);
   const view = await requestView(found, reads, { now, reveal: false });
-  const showPage = pages(() => ({ person, oidc: false, now }));
-  showPage({} as FastifyRequest, reply as unknown as FastifyReply, 'request', {
-    title: id,
-    reveal: false,
-    view,
-  });
-  return html;
+  return htmlOf('request', { person, oidc: false, now, csrf: '', title: id, reveal: false, view });
 }
 
 test(`page and command agree on all requests of ${HISTORIES} histories`, async () => {
