@@ -3,7 +3,7 @@ import type { Account } from '../account/account.ts';
 import { defined } from '../platform/defined.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { FoundSubmission } from '../view/look-up.ts';
-import { plans, type Plan } from '../view/plans.ts';
+import { planOf, type Order, type Plan } from '../view/plans.ts';
 import { submissionById, type Call, type Desk } from './command.ts';
 import type { Words } from './order.ts';
 
@@ -38,9 +38,9 @@ export async function isUnchanged(
 }
 
 export const planned =
-  (order: keyof typeof plans) =>
+  (order: Order) =>
   ({ record, account }: RequestTarget, { clock }: Call): Plan =>
-    plans[order](record, account, clock.now());
+    planOf(order, record, account, clock.now());
 
 /** Of one request; `would` is about its account. */
 export function requestWords(

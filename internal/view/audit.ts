@@ -1,18 +1,20 @@
 /** The self-audit: requests and accounts that are late or contradict each other. */
 import type { CheckedAccount } from '../account/account-queries.ts';
 import { pause } from '../platform/deadline.ts';
-import type { Clock } from '../platform/clock.ts';
+import { DAY_MS, type Clock } from '../platform/clock.ts';
 import type { CheckedRecord } from '../submission/support-queries.ts';
 import { checkRecord, kinds, type Kind } from './check-records.ts';
-import { FINDINGS_LISTED, SECOND_LOOK_MS, SHORTEST_RETENTION_MS } from './limits.ts';
 import type { Reads } from './reads.ts';
+
+const FINDINGS_LISTED = 20;
+/** The settings allow no retention below a day. */
+const SHORTEST_RETENTION_MS = DAY_MS;
+/** Work in progress settles within this time. */
+const SECOND_LOOK_MS = 1_000;
 
 export type AuditView = Awaited<ReturnType<typeof auditView>>;
 
-interface Suspect {
-  readonly kind: Kind;
-  readonly id: string;
-}
+type Suspect = readonly [Kind, id: string];
 
 export type AuditStores = Pick<
   Reads,
@@ -29,7 +31,7 @@ export async function auditView(
   const { submissions, accounts } = stores;
   const found = new Map<Kind, { count: number; readonly ids: string[] }>();
   const add = (suspects: readonly Suspect[]): void => {
-    for (const { kind, id } of suspects) {
+    for (const [kind, id] of suspects) {
       const one = found.get(kind) ?? { count: 0, ids: [] };
       one.count += 1;
       if (one.count <= FINDINGS_LISTED) one.ids.push(id);
@@ -38,24 +40,29 @@ export async function auditView(
   };
   const onHold = new Set((await stores.holds.list()).map(({ _id }) => _id));
   const requestsByState: Record<string, number> = {};
-  const count = { accepted: 0, accounts: 0, released: 0, pastRetention: 0 };
+  const counts = {
+    accepted: 0,
+    accounts: 0,
+    accountsReleased: 0,
+    accountsWhoseRequestIsPastRetention: 0,
+  };
   for await (const page of submissions.checkedPages(since)) {
     for (const { state, httpStatus } of page) {
       requestsByState[state] = (requestsByState[state] ?? 0) + 1;
-      if (httpStatus === 202) count.accepted += 1;
+      if (httpStatus === 202) counts.accepted += 1;
     }
     const check = (some: readonly CheckedRecord[]) => checkRecords(some, onHold, stores, clock);
     add(await checkedTwice(page, check, (ids) => submissions.checked(ids)));
     await betweenPages();
   }
   for await (const page of accounts.checkedPages(since)) {
-    count.accounts += page.length;
-    count.released += page.filter(({ releasedAt }) => releasedAt !== undefined).length;
+    counts.accounts += page.length;
+    counts.accountsReleased += page.filter(({ releasedAt }) => releasedAt !== undefined).length;
     const mailedTwice = page.filter(({ mail }) => (mail?.possible ?? 0) > 1);
-    add(mailedTwice.map(({ _id: id }) => ({ kind: 'mailed_twice', id })));
+    add(mailedTwice.map(({ _id }) => ['mailed_twice', _id]));
     const check = async (some: readonly CheckedAccount[]): Promise<Suspect[]> => {
       const { orphans, pastRetention } = await orphansOf(some, stores, clock);
-      count.pastRetention += pastRetention;
+      counts.accountsWhoseRequestIsPastRetention += pastRetention;
       return orphans;
     };
     add(await checkedTwice(page, check, (ids) => accounts.checked('_id', ids)));
@@ -68,10 +75,7 @@ export async function auditView(
   const problems = findings.filter(({ weight }) => weight === 'problem');
   return {
     requestsByState,
-    accepted: count.accepted,
-    accounts: count.accounts,
-    accountsReleased: count.released,
-    accountsWhoseRequestIsPastRetention: count.pastRetention,
+    ...counts,
     problems: problems.reduce((sum, one) => sum + one.count, 0),
     /** Each has at most `FINDINGS_LISTED` ids. */
     findings,
@@ -84,7 +88,7 @@ async function checkedTwice<Document>(
   check: (some: readonly Document[]) => Promise<Suspect[]>,
   readAgain: (ids: readonly string[]) => Promise<Document[]>,
 ): Promise<Suspect[]> {
-  const suspects = new Set((await check(page)).map(({ id }) => id));
+  const suspects = new Set((await check(page)).map(([, id]) => id));
   if (suspects.size === 0) return [];
   await pause(SECOND_LOOK_MS);
   return check(await readAgain([...suspects]));
@@ -93,19 +97,17 @@ async function checkedTwice<Document>(
 async function checkRecords(
   records: readonly CheckedRecord[],
   onHold: ReadonlySet<string>,
-  { accounts }: Pick<AuditStores, 'accounts'>,
+  { accounts }: AuditStores,
   clock: Clock,
 ): Promise<Suspect[]> {
   const ids = records.map(({ _id }) => _id);
   const found = await accounts.checked('requestId', ids);
   const byRequest = new Map(found.map((account) => [account.requestId, account]));
   const options = { now: clock.now(), onHold };
-  return records.flatMap((record) =>
-    checkRecord(record, byRequest.get(record._id), options).map((kind) => ({
-      kind,
-      id: record._id,
-    })),
-  );
+  return records.flatMap((record) => {
+    const kindsFound = checkRecord(record, byRequest.get(record._id), options);
+    return kindsFound.map((kind): Suspect => [kind, record._id]);
+  });
 }
 
 /** An account outlives its request's retention; before that, the request must exist. */
@@ -113,15 +115,15 @@ async function orphansOf(
   accounts: readonly CheckedAccount[],
   { submissions, accountRequestsKeptMs }: AuditStores,
   clock: Clock,
-): Promise<{ readonly orphans: Suspect[]; readonly pastRetention: number }> {
+) {
   const requestIds = accounts.map(({ requestId }) => requestId);
   const there = new Set((await submissions.checked(requestIds)).map(({ _id }) => _id));
   const alone = accounts.filter(({ requestId }) => !there.has(requestId));
-  const orphans = alone.flatMap(({ _id: id, createdAt }): Suspect[] => {
+  const orphans = alone.flatMap(({ _id, createdAt }): Suspect[] => {
     const ageMs = clock.now().getTime() - createdAt.getTime();
-    if (ageMs <= SHORTEST_RETENTION_MS) return [{ kind: 'account_without_request', id }];
+    if (ageMs <= SHORTEST_RETENTION_MS) return [['account_without_request', _id]];
     // The setting may have been anything from a day up when the request became final.
-    return ageMs <= accountRequestsKeptMs ? [{ kind: 'request_expired_or_lost', id }] : [];
+    return ageMs <= accountRequestsKeptMs ? [['request_expired_or_lost', _id]] : [];
   });
   return { orphans, pastRetention: alone.length - orphans.length };
 }

@@ -1,9 +1,14 @@
 /** What must be true of every record and every account. */
 import type { CheckedAccount } from '../account/account-queries.ts';
+import { DAY_MS } from '../platform/clock.ts';
 import { cards, isOpen, states, type Card, type State } from '../submission/states.ts';
 import { RECORD_SCHEMA } from '../submission/submission.ts';
 import type { CheckedRecord } from '../submission/support-queries.ts';
-import { OPEN_TOO_LONG_MS, OVERDUE_MS } from './limits.ts';
+
+/** Reconcile needs at most 35 s, so a record is overdue after this. */
+const OVERDUE_MS = 300_000;
+/** Retries end after three days. */
+const OPEN_TOO_LONG_MS = 4 * DAY_MS;
 
 /** `problem`: a promise is or will be broken. `notice`: correct, but somebody should know. */
 export type Weight = 'problem' | 'notice';

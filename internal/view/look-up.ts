@@ -57,7 +57,7 @@ export async function lookUpAddress(
     return (await submissions.byId(account.requestId)) ?? fromAccount(account);
   const [newest] = await submissions.newest({ email }, 1);
   return (
-    (newest === undefined ? undefined : await submissions.byId(newest._id)) ?? {
+    (newest && (await submissions.byId(newest._id))) ?? {
       missing: 'there is no request of this address; one that is not checked yet has none',
     }
   );

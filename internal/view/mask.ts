@@ -30,17 +30,12 @@ function firstLetter(text: string): string {
 
 /** `reveal` must have been noted in the trail. */
 export function maskApplicant(applicant: Applicant, reveal: boolean): Applicant {
-  const { email, ein, businessName } = applicant;
-  const show = (
-    value: string | undefined,
-    mask: (value: string) => string,
-    key: keyof Applicant,
-  ) => (value === undefined ? {} : { [key]: reveal ? value : mask(value) });
-  return {
-    ...show(email, maskEmail, 'email'),
-    ...show(ein, maskEin, 'ein'),
-    ...show(businessName, maskName, 'businessName'),
-  };
+  const masks = { email: maskEmail, ein: maskEin, businessName: maskName };
+  const shown = Object.entries(masks).flatMap(([field, mask]) => {
+    const value = applicant[field as keyof Applicant];
+    return value === undefined ? [] : [[field, reveal ? value : mask(value)]];
+  });
+  return Object.fromEntries(shown) as Applicant;
 }
 
 /** The shape of any text: our own field names stay, other letters become "x" and digits "9". */

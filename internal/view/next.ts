@@ -2,14 +2,8 @@
 import type { Account } from '../account/account.ts';
 import { isOpen } from '../submission/states.ts';
 import type { FoundSubmission } from './look-up.ts';
-import { claimEnd, plans } from './plans.ts';
+import { claimEnd, planOf, type Order } from './plans.ts';
 import { fromNow, utc } from './times.ts';
-
-export interface Offer {
-  readonly what: string;
-  /** As it is typed; words in capitals are the operator's. */
-  readonly command: string;
-}
 
 export interface Circumstances {
   readonly now: Date;
@@ -18,13 +12,14 @@ export interface Circumstances {
 
 const PROGRAM = 'partner-ingest';
 
-/** What an open request waits for, and what follows. */
-export function waitsFor(
+/** Only an open request waits for something. */
+export function nextStep(
   record: FoundSubmission,
+  account: Account | undefined,
   { now, onHold }: Circumstances,
-): { readonly waits: string; readonly next: string } | undefined {
-  const { _id: id, state, dueAt, partnerId } = record;
-  if (!isOpen(state)) return undefined;
+): { readonly waits?: string; readonly next: string } {
+  const { _id: id, dueAt, partnerId } = record;
+  if (!isOpen(record.state)) return { next: afterEnd(record, account) };
   if (onHold)
     return {
       waits: `"partner release": partner ${partnerId} is on hold`,
@@ -52,12 +47,11 @@ export function waitsFor(
       };
 }
 
-/** Of a request that is not open. */
-export function nextStep(record: FoundSubmission, account: Account | undefined): string {
+function afterEnd(record: FoundSubmission, account: Account | undefined): string {
   const { _id: id, state } = record;
   if (record.erasedAt !== undefined)
     return 'nothing: its personal data is gone, and with it what could be worked on';
-  if (record.test && !isOpen(state)) return 'nothing: it is a test';
+  if (record.test) return 'nothing: it is a test';
   const used = account?.activation?.usedAt !== undefined;
   if (used && (state === 'undeliverable' || state === 'dead_lettered')) {
     return `the link has been used, so the e-mail arrived: "${PROGRAM} retry ${id}" completes it and mails nothing`;
@@ -89,48 +83,40 @@ export function nextStep(record: FoundSubmission, account: Account | undefined):
   }
 }
 
-/** `ID` stands for the request. */
-const OFFERS = [
-  ['retry', 'work on it now', 'retry ID'],
-  ['resend', 'mail the same link again', 'resend ID --yes'],
-  [
-    'correctEmail',
-    'mail another address, and void the old link',
-    'account correct-email ID ADDRESS --yes',
-  ],
-  ['bounce', 'report that its e-mail came back', 'bounce --request ID --status CODE'],
-  ['close', 'end it for good', 'close ID --yes --as NAME --why REASON'],
-  ['reopen', 'work again on what was closed', 'reopen ID --yes --as NAME --why REASON'],
-  [
-    'release',
-    'free its e-mail address and EIN for a new application',
-    'account release ID --yes --as NAME --why REASON',
-  ],
-] as const;
-
-/** Only what the commands would do now. */
+/** Only what the commands would do now, as it is typed; words in capitals are the operator's. */
 export function offersFor(
   record: FoundSubmission,
   account: Account | undefined,
   { now, onHold }: Circumstances,
-): Offer[] {
+) {
   const { _id: id, partnerId, state, erasedAt } = record;
-  const offer = (isPossible: boolean, what: string, command: string): Offer[] =>
-    isPossible ? [{ what, command: `${PROGRAM} ${command.replace('ID', id)}` }] : [];
-  return [
-    ...offer(onHold && isOpen(state), 'let its partner go on', `partner release ${partnerId}`),
-    ...OFFERS.flatMap(([order, what, command]) =>
-      offer(plans[order](record, account, now).to !== undefined, what, command),
-    ),
-    ...offer(
-      erasedAt === undefined,
-      'show its personal data',
-      'show ID --reveal --as NAME --why REASON',
-    ),
-    ...offer(
+  const can = (order: Order): boolean => planOf(order, record, account, now).to !== undefined;
+  const named = '--as NAME --why REASON';
+  const offers: [isPossible: boolean, what: string, command: string][] = [
+    [onHold && isOpen(state), 'let its partner go on', `partner release ${partnerId}`],
+    [can('retry'), 'work on it now', `retry ${id}`],
+    [can('resend'), 'mail the same link again', `resend ${id} --yes`],
+    [
+      can('correctEmail'),
+      'mail another address, and void the old link',
+      `account correct-email ${id} ADDRESS --yes`,
+    ],
+    [can('bounce'), 'report that its e-mail came back', `bounce --request ${id} --status CODE`],
+    [can('close'), 'end it for good', `close ${id} --yes ${named}`],
+    [can('reopen'), 'work again on what was closed', `reopen ${id} --yes ${named}`],
+    [
+      can('release'),
+      'free its e-mail address and EIN for a new application',
+      `account release ${id} --yes ${named}`,
+    ],
+    [erasedAt === undefined, 'show its personal data', `show ${id} --reveal ${named}`],
+    [
       erasedAt === undefined || account !== undefined,
       'erase its applicant',
-      'erase ID --yes --as NAME --why REASON',
-    ),
+      `erase ${id} --yes ${named}`,
+    ],
   ];
+  return offers.flatMap(([isPossible, what, command]) =>
+    isPossible ? [{ what, command: `${PROGRAM} ${command}` }] : [],
+  );
 }

@@ -9,21 +9,9 @@ import { fromNow } from './times.ts';
 
 type Flag = Pick<Flagged, 'at' | 'by'>;
 
-export interface PartnerView {
-  readonly partner: string;
-  readonly status: 'active' | 'inactive' | 'disabled' | 'no keys';
-  readonly keys: { readonly active: number; readonly inactive: number };
-  readonly lastUsedAt: Date | undefined;
-  readonly disabled: Flag | undefined;
-  readonly onHold: Flag | undefined;
-  /** Secrets whose status makes keys inactive, as `namespace/name`. */
-  readonly inactiveBy: readonly string[];
-}
+export type PartnerView = Awaited<ReturnType<typeof partnersView>>[number];
 
-export async function partnersView(
-  { keys, holds }: Pick<Reads, 'keys' | 'holds'>,
-  now: Date,
-): Promise<PartnerView[]> {
+export async function partnersView({ keys, holds }: Pick<Reads, 'keys' | 'holds'>, now: Date) {
   const [all, disabled, held] = await Promise.all([
     keys.list(undefined),
     keys.disabled(),
@@ -37,16 +25,18 @@ export async function partnersView(
   };
   return [...names].toSorted().map((partner) => {
     const theirs = byPartner.get(partner) ?? [];
-    const active = usable(theirs, now).filter(({ status }) => status === 'active').length;
-    const inactive = usable(theirs, now).length - active;
-    const used = theirs.flatMap(({ lastUsedAt }) => lastUsedAt?.getTime() ?? []);
-    const flags = { disabled: flagOf(disabled, partner), onHold: flagOf(held, partner) };
+    const { active = [], inactive = [] } = Object.groupBy(usable(theirs, now), (key) => key.status);
+    const counts = { active: active.length, inactive: inactive.length };
+    const lastUsedMs = Math.max(0, ...theirs.map((key) => key.lastUsedAt?.getTime() ?? 0));
+    const flag = flagOf(disabled, partner);
     return {
       partner,
-      status: statusOf(flags.disabled !== undefined, active, inactive),
-      keys: { active, inactive },
-      lastUsedAt: used.length === 0 ? undefined : new Date(Math.max(...used)),
-      ...flags,
+      status: flag === undefined ? statusOf(counts) : 'disabled',
+      keys: counts,
+      lastUsedAt: lastUsedMs === 0 ? undefined : new Date(lastUsedMs),
+      disabled: flag,
+      onHold: flagOf(held, partner),
+      /** Secrets whose status makes keys inactive, as `namespace/name`. */
       inactiveBy: secretsSwitchingOff(theirs, now),
     };
   });
@@ -64,8 +54,7 @@ export function secretsSwitchingOff(keys: readonly PartnerKey[], now: Date): str
   return [...new Set(off.map((key) => secretName(key.inactiveBy ?? key.source)))];
 }
 
-function statusOf(disabled: boolean, active: number, inactive: number): PartnerView['status'] {
-  if (disabled) return 'disabled';
+function statusOf({ active, inactive }: Record<PartnerKey['status'], number>) {
   if (active > 0) return 'active';
   return inactive > 0 ? 'inactive' : 'no keys';
 }

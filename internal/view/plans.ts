@@ -2,6 +2,7 @@
 import type { Account } from '../account/account.ts';
 import { cardOf, isOpen, nextState, type Event, type State } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
+import type { FoundSubmission } from './look-up.ts';
 import { utc } from './times.ts';
 
 /** `whyNot` continues a sentence that begins with the request's id. */
@@ -14,15 +15,8 @@ export interface Plan {
   readonly inHand?: true;
 }
 
-type Planned = Pick<
-  SubmissionRecord,
-  '_id' | 'state' | 'version' | 'erasedAt' | 'claimedUntil' | 'test'
-> & {
-  readonly pastRetention?: true;
-};
-
 export function claimEnd(
-  { state, claimedUntil }: Pick<Planned, 'state' | 'claimedUntil'>,
+  { state, claimedUntil }: Pick<SubmissionRecord, 'state' | 'claimedUntil'>,
   now: Date,
 ): Date | undefined {
   return isOpen(state) && claimedUntil !== undefined && claimedUntil > now
@@ -31,38 +25,44 @@ export function claimEnd(
 }
 
 export function stateAfter(
-  { state, version, erasedAt }: Planned,
+  { state, version, erasedAt }: SubmissionRecord,
   account: Account | undefined,
   event: Event,
 ): State | undefined {
-  const facts = {
+  return nextState(state, event, {
     account: account !== undefined,
     claimed: version > 0,
     erased: erasedAt !== undefined,
-  };
-  return nextState(state, event, facts);
+  });
 }
 
-function planOf(to: State | undefined, whyNot: string): Plan {
-  return to === undefined ? { whyNot } : { to };
+/** Why not: `reason`, or `otherwise` where no state follows. */
+function planTo(to: State | undefined, otherwise: string, reason?: string): Plan {
+  return to !== undefined && reason === undefined ? { to } : { whyNot: reason ?? otherwise };
 }
 
 /** Ending a worker's claim during a hand-over would send two e-mails. */
-function unlessClaimed(record: Planned, now: Date, plan: Plan): Plan {
+function unlessClaimed(record: SubmissionRecord, now: Date, plan: Plan): Plan {
   const until = claimEnd(record, now);
   if (until === undefined) return plan;
   const whyNot = `is being worked on: it is free at ${utc(until)} UTC, or later if the worker goes on`;
   return { whyNot, inHand: true };
 }
 
-function whyNoWork({ erasedAt }: Planned, account: Account | undefined): string | undefined {
+function whyNoWork(
+  { erasedAt }: SubmissionRecord,
+  account: Account | undefined,
+): string | undefined {
   if (erasedAt !== undefined) return 'was erased: there is nothing to work on';
   return account?.releasedAt === undefined
     ? undefined
     : 'has a released account: the partner applies again';
 }
 
-function whyNoMail({ erasedAt }: Planned, account: Account | undefined): string | undefined {
+function whyNoMail(
+  { erasedAt }: SubmissionRecord,
+  account: Account | undefined,
+): string | undefined {
   if (erasedAt !== undefined) return 'was erased: there is nobody to mail';
   if (account === undefined) return 'has no account';
   if (account.releasedAt !== undefined) return 'has an account that was released';
@@ -73,15 +73,14 @@ function whyNoMail({ erasedAt }: Planned, account: Account | undefined): string 
 
 const inWords = (state: State): string => `is ${state} (${cardOf(state)?.meaning})`;
 
-type Rule = (record: Planned, account: Account | undefined, now: Date) => Plan;
+type Rule = (record: FoundSubmission, account: Account | undefined, now: Date) => Plan;
 
-const ofLive = {
+const rules = {
   retry: (record, account, now) => {
     const { state } = record;
-    const whyNot = whyNoWork(record, account);
     const to = isOpen(state) ? state : stateAfter(record, account, 'retry');
-    const plan = planOf(to, `${inWords(state)}: nothing to retry`);
-    return unlessClaimed(record, now, whyNot === undefined ? plan : { whyNot });
+    const whyNot = `${inWords(state)}: nothing to retry`;
+    return unlessClaimed(record, now, planTo(to, whyNot, whyNoWork(record, account)));
   },
   resend: (record, account) => {
     const { _id, state } = record;
@@ -91,27 +90,22 @@ const ofLive = {
         whyNot: `is ${state}: only a completed or undeliverable request has a mail to send again`,
       };
     }
-    const whyNot = whyNoMail(record, account);
-    return whyNot === undefined ? { to: 'account_created' } : { whyNot };
+    return planTo('account_created', '', whyNoMail(record, account));
   },
   close: (record, account, now) => {
     const { state } = record;
     // A close that was cut off has left the account.
     const half = state === 'closed' && account !== undefined && account.closedAt === undefined;
     const to = half ? state : stateAfter(record, account, 'close');
-    return unlessClaimed(record, now, planOf(to, `${inWords(state)}: nothing to close`));
+    return unlessClaimed(record, now, planTo(to, `${inWords(state)}: nothing to close`));
   },
   reopen: (record, account) => {
-    const whyNot = whyNoWork(record, account);
-    if (whyNot !== undefined) return { whyNot };
-    const to = stateAfter(record, account, 'reopen');
-    return planOf(to, `is ${record.state}: only a closed request is reopened`);
+    const whyNot = `is ${record.state}: only a closed request is reopened`;
+    return planTo(stateAfter(record, account, 'reopen'), whyNot, whyNoWork(record, account));
   },
   correctEmail: (record, account) => {
-    const whyNot = whyNoMail(record, account);
-    if (whyNot !== undefined) return { whyNot };
     const to = stateAfter(record, account, 'correct_address');
-    return planOf(to, `is ${record.state}: its account is not mailed`);
+    return planTo(to, `is ${record.state}: its account is not mailed`, whyNoMail(record, account));
   },
   release: ({ state }, account) => {
     if (account === undefined) return { whyNot: `is ${state} and has no account` };
@@ -141,15 +135,19 @@ const ofLive = {
   },
 } satisfies Record<string, Rule>;
 
-/** Nobody waits for a test, and its account is apart. */
-const ofAll =
-  (rule: Rule): Rule =>
-  (record, account, now) =>
-    record.test ? { whyNot: 'is a test: send another one' } : rule(record, account, now);
+export type Order = keyof typeof rules;
 
-export const plans = Object.fromEntries(
-  Object.entries(ofLive).map(([name, rule]) => [name, ofAll(rule)]),
-) as Record<keyof typeof ofLive, Rule>;
+export function planOf(
+  order: Order,
+  record: FoundSubmission,
+  account: Account | undefined,
+  now: Date,
+): Plan {
+  // Nobody waits for a test, and its account is apart.
+  return record.test
+    ? { whyNot: 'is a test: send another one' }
+    : rules[order](record, account, now);
+}
 
 /** A login application may remove `activation` instead of recording the use. */
 export function linkUsed({ notifiedAt, activation }: Account): boolean {

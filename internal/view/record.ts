@@ -3,9 +3,11 @@ import { linkState, type Account } from '../account/account.ts';
 import { parseJsonObject } from '../application/parse-application.ts';
 import { defined } from '../platform/defined.ts';
 import type { Applicant, SubmissionRecord } from '../submission/submission.ts';
-import { SENT_SHOWN } from './limits.ts';
 import { maskApplicant, maskText } from './mask.ts';
 import { errorOf } from './reasons.ts';
+
+/** The beginning of a malformed body shows what kind of thing it is. */
+const SENT_SHOWN = 240;
 
 export function recordJson(record: SubmissionRecord, reveal: boolean): Record<string, unknown> {
   const { applicant, body } = record;

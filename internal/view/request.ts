@@ -5,10 +5,9 @@ import { defined } from '../platform/defined.ts';
 import { referenceOf } from '../platform/ids.ts';
 import { cardOf, isOpen, type State } from '../submission/states.ts';
 import type { Applicant, SubmissionRecord } from '../submission/submission.ts';
-import { OTHERS_LISTED } from './limits.ts';
 import type { FoundSubmission } from './look-up.ts';
 import { maskApplicant } from './mask.ts';
-import { nextStep, offersFor, waitsFor } from './next.ts';
+import { nextStep, offersFor } from './next.ts';
 import { errorOf } from './reasons.ts';
 import { accountJson, bodyInWords, recordJson, sentInWords, traceIdOf } from './record.ts';
 import type { Reads } from './reads.ts';
@@ -16,10 +15,8 @@ import { rowOf } from './search.ts';
 import { mailsInWords, timeline } from './timeline.ts';
 import { fromNow, utc, utcSeconds } from './times.ts';
 
-export interface Fact {
-  readonly name: string;
-  readonly words: string;
-}
+/** By e-mail address and by EIN each. */
+const OTHERS_LISTED = 10;
 
 /** `good` ended as it should, `bad` needs an operator, `other` needs the partner. */
 export type Tone = 'good' | 'open' | 'bad' | 'other';
@@ -39,12 +36,9 @@ export async function requestView(
     othersOf(record, reads),
   ]);
   const circumstances = { now, onHold };
-  const happenings = timeline(record, account, actions);
-  const { waits, next } = waitsFor(record, circumstances) ?? {
-    waits: undefined,
-    next: nextStep(record, account),
-  };
+  const { waits, next } = nextStep(record, account, circumstances);
   const offers = offersFor(record, account, circumstances);
+  const happenings = timeline(record, account, actions);
   return {
     requestId: record._id,
     state: record.state,
@@ -105,12 +99,8 @@ function toneOf(state: State): Tone {
 function factsOf(
   record: FoundSubmission,
   account: Account | undefined,
-  {
-    now,
-    reveal,
-    waits,
-  }: { readonly now: Date; readonly reveal: boolean; readonly waits: string | undefined },
-): Fact[] {
+  { now, reveal, waits }: { now: Date; reveal: boolean; waits: string | undefined },
+) {
   const partner =
     record.partnerId === undefined
       ? 'nobody known'

@@ -15,18 +15,21 @@ export const text = (max: number) =>
 
 const WHEN = 'It must be like 30m, 24h, 7d or 2026-11-21T09:00Z.';
 const UNIT_MS: Readonly<Record<string, number>> = { s: 1e3, m: 6e4, h: 3.6e6, d: 8.64e7 };
-const day = z.iso.date();
-const instant = z.iso.datetime({ local: true, offset: true });
+const point = z.union([
+  z.iso.date(),
+  z.iso.datetime({ local: true, offset: true }),
+  // Without seconds.
+  z.iso.datetime({ offset: true, precision: -1 }),
+]);
 
 /** A duration before `now`, or a time as commands print it: UTC unless a zone follows. */
 function timeOf(value: string, now: Date): Date | undefined {
   const [, amount, unit = ''] = /^(\d{1,6})([smhd])$/.exec(value) ?? [];
   if (amount !== undefined) return later(now, -Number(amount) * (UNIT_MS[unit] ?? 0));
-  const full = value.replace(/ ?UTC$/, 'Z').replace(' ', 'T');
-  const iso = full.replace(/T(\d\d:\d\d)(?=Z|[+-]|$)/, 'T$1:00');
-  if (day.safeParse(iso).success) return new Date(`${iso}T00:00Z`);
-  if (!instant.safeParse(iso).success) return undefined;
-  return new Date(/(?:Z|[+-]\d\d:\d\d)$/.test(iso) ? iso : `${iso}Z`);
+  const iso = value.replace(/ ?UTC$/, 'Z').replace(' ', 'T');
+  if (!point.safeParse(iso).success) return undefined;
+  // A time without a zone would be read as local.
+  return new Date(/T(?!.*(?:Z|[+-]\d\d:\d\d)$)/.test(iso) ? `${iso}Z` : iso);
 }
 
 /** Relative times count from `now`. */

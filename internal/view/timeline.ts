@@ -3,6 +3,7 @@ import type { Account } from '../account/account.ts';
 import type { MailHandOver, MailLedger } from '../account/mail-ledger.ts';
 import type { TrailEntry } from '../audit/entry.ts';
 import { handOversOf } from '../mail/ledger.ts';
+import { defined } from '../platform/defined.ts';
 import { duration, printable } from '../platform/terminal.ts';
 import type { HistoryEntry, SubmissionRecord } from '../submission/submission.ts';
 import { causeInWords, errorInWords } from './reasons.ts';
@@ -79,9 +80,10 @@ export function mailsInWords(ledger: MailLedger): string {
 }
 
 function stateInWords(entry: HistoryEntry, record: SubmissionRecord, index: number): string {
+  const { state } = entry;
   const reason = entry.reason === undefined ? '' : `: ${printable(errorInWords(entry.reason))}`;
   const attempt = entry.attempt > 1 ? ` at attempt ${entry.attempt}` : '';
-  switch (entry.state) {
+  switch (state) {
     case 'recorded':
       return index === 0
         ? `recorded, answered ${record.httpStatus}`
@@ -93,43 +95,46 @@ function stateInWords(entry: HistoryEntry, record: SubmissionRecord, index: numb
     case 'completed':
       return `completed${attempt}: login instructions handed to the mail server`;
     case 'rejected':
-      return `rejected${attempt}${reason}`;
     case 'undeliverable':
-      return `undeliverable${attempt}${reason}`;
-    case 'closed':
-      return `closed${reason}`;
+      return state + attempt + reason;
     case 'dead_lettered':
       return `given up${attempt}${reason}`;
     case 'malformed':
       return `recorded, answered ${record.httpStatus}: not a request that can be worked on`;
     case 'refused':
       return `answered ${record.httpStatus}: the API key was missing, unknown or inactive`;
+    case 'closed':
     case 'withdrawn':
-      return `withdrawn${reason}`;
     default:
-      return printable(String(entry.state)) + reason;
+      return printable(state) + reason;
   }
 }
 
 function mailInWords(mail: MailHandOver): Event {
-  const at = mail.endedAt ?? mail.startedAt;
-  const handed = 'e-mail handed to the mail server';
-  if (mail.endedAt === undefined) return { at, what: `${handed}: no result noted, it may be out` };
-  const code = [mail.code, mail.enhancedCode].filter((part) => part !== undefined).join(' ');
-  const took = ` after ${duration(mail.endedAt.getTime() - mail.startedAt.getTime())}`;
-  switch (mail.result) {
+  const { startedAt, endedAt } = mail;
+  if (endedAt === undefined)
+    return { at: startedAt, what: `${HANDED}: no result noted, it may be out` };
+  const took = ` after ${duration(endedAt.getTime() - startedAt.getTime())}`;
+  return { at: endedAt, what: endingInWords(mail), took };
+}
+
+const HANDED = 'e-mail handed to the mail server';
+
+function endingInWords({ result, phase, cause, code, enhancedCode }: MailHandOver): string {
+  const answer = Object.values(defined({ code, enhancedCode })).join(' ');
+  switch (result) {
     case 'accepted':
-      return { at, what: `${handed}: accepted (${code})`, took };
+      return `${HANDED}: accepted (${answer})`;
     case 'refused':
-      return { at, what: `${handed}: answered ${code} at ${mail.phase}`, took };
+      return `${HANDED}: answered ${answer} at ${phase}`;
     case 'ambiguous':
-      return { at, what: `${handed}: no answer after the content; it may be out`, took };
+      return `${HANDED}: no answer after the content; it may be out`;
     case 'unreachable':
-      return { at, what: `e-mail tried: ${printable(causeInWords(mail.cause))}`, took };
+      return `e-mail tried: ${printable(causeInWords(cause))}`;
     case 'aborted':
     case undefined:
     default:
-      return { at, what: 'e-mail tried: broken off by us', took };
+      return 'e-mail tried: broken off by us';
   }
 }
 
