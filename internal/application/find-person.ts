@@ -37,17 +37,10 @@ function* decoded(bytes: Buffer): Generator<string> {
   yield Buffer.from(pairs).swap16().toString('utf16le');
 }
 
-const whiteSpace: Readonly<Record<string, string>> = {
-  b: '\b',
-  f: '\f',
-  n: '\n',
-  r: '\r',
-  t: '\t',
-};
-
 function unescaped(text: string): string {
-  return text.replaceAll(/\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt]))/g, (_, code?: string, one = '') =>
-    code === undefined ? (whiteSpace[one] ?? one) : String.fromCharCode(Number.parseInt(code, 16)),
+  return text.replaceAll(
+    /(?:\\(?:u[0-9a-fA-F]{4}|["\\/bfnrt]))+/g,
+    (escapes) => JSON.parse(`"${escapes}"`) as string,
   );
 }
 
