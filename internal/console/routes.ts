@@ -1,22 +1,25 @@
 /** The pages: each shows one model of `internal/view`. */
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
 import type { Trail } from '../audit/trail.ts';
 import { later, type Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import { states } from '../submission/states.ts';
+import type { Search } from '../submission/support-queries.ts';
 import { isAddress, lookUp, type FoundSubmission } from '../view/look-up.ts';
 import { WHY_MAX } from '../view/limits.ts';
 import { keysView, partnersView, reactivation } from '../view/partners.ts';
 import type { Reads } from '../view/reads.ts';
 import { requestView } from '../view/request.ts';
 import { rowOf, searchInWords, tallyOf } from '../view/search.ts';
-import { text } from '../view/search-fields.ts';
+import { fields, text, when } from '../view/search-fields.ts';
 import type { Activity } from './activity.ts';
 import { nowView } from './now.ts';
-import { readForm, shownAgain, type Asked } from './search-form.ts';
 import type { Person } from './sign-in.ts';
 
+/** Fields that name a person, so a page does not repeat them. */
+const PERSONAL = ['id', 'email', 'ein', 'name'];
 const FOUND_PAGE = 50;
 const TRAIL_PAGE = 50;
 /** Searches that may be continued; further ones must be asked for again. */
@@ -60,24 +63,24 @@ const LIMITED = { config: { rateLimit: {} } } as const;
 
 function addFind(app: FastifyInstance, desk: Desk, clock: Clock): void {
   /** By the token in the form that asks for the next page, so that no page holds personal data. */
-  const continued = new Map<string, { readonly asked: Asked; readonly before: string }>();
+  const continued = new Map<string, { readonly asked: Form; readonly before: string }>();
   const page = (reply: FastifyReply, more: object) =>
     reply.page('find', { title: 'Find', states, asked: {}, faults: {}, hidden: [], ...more });
   app.get('/find', (_, reply) => page(reply, {}));
   app.post('/find', LIMITED, async (request, reply) => {
     const { more = '', ...form } = request.body as Form;
-    const { asked, before } = continued.get(more) ?? { asked: form };
-    const named = asked['id']?.trim() ?? '';
-    if (named !== '' && !isAddress(named)) {
+    const { asked, before } = continued.get(more) ?? { asked: filledIn(form) };
+    const { id: named } = asked;
+    if (named !== undefined && !isAddress(named)) {
       const found = await lookUp(named, desk.reads, clock.now());
       if ('missing' in found) return page(reply, { missing: found.missing });
       return reply.redirect(`/requests/${found._id}`, 303);
     }
-    const { search, faults } = readForm(
-      named === '' ? asked : { ...asked, email: named },
-      clock.now(),
-    );
-    const again = shownAgain(asked);
+    const again = {
+      asked: Object.fromEntries(Object.entries(asked).filter(([name]) => !PERSONAL.includes(name))),
+      hidden: PERSONAL.filter((name) => name in asked),
+    };
+    const { search, faults } = searchOf({ ...asked, ...defined({ email: named }) }, clock.now());
     if (search === undefined) return page(reply, { ...again, faults, status: 400 });
     const action = searchInWords('find', search, false);
     if (action !== undefined) await desk.trailOf(request.person!).revealed({ action });
@@ -92,6 +95,28 @@ function addFind(app: FastifyInstance, desk: Desk, clock: Clock): void {
     if (continued.size > CONTINUED) continued.delete(oldest);
     return page(reply, { ...again, found: rows, more: token });
   });
+}
+
+/** Without blanks around; a field that was left empty counts as absent. */
+function filledIn(form: Form): Form {
+  const all = Object.entries(form).map(([name, value = '']) => [name, value.trim()] as const);
+  return Object.fromEntries(all.filter(([, value]) => value !== ''));
+}
+
+/** Either a search, or a sentence for each field that is wrong. */
+function searchOf(
+  asked: Form,
+  now: Date,
+): { readonly search?: Search; readonly faults: Readonly<Record<string, string>> } {
+  const form = z.object({ ...fields, since: when(now), until: when(now) }).partial();
+  const { success, data, error } = form.safeParse(asked);
+  if (!success)
+    return {
+      faults: Object.fromEntries(error.issues.map(({ path, message }) => [path.join(), message])),
+    };
+  return Object.keys(data).length === 0
+    ? { faults: { id: 'Fill in at least one field.' } }
+    : { search: data as Search, faults: {} };
 }
 
 function addRequest(app: FastifyInstance, desk: Desk, clock: Clock): void {

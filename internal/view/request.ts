@@ -82,12 +82,10 @@ async function othersOf(
     ...(isEmailAddress(email) ? [{ email }] : []),
     ...(/^[0-9]{9}$/.test(ein) ? [{ ein }] : []),
   ];
-  const found = new Map<string, SubmissionRecord>();
-  for (const search of searches) {
-    for (const record of await submissions.newest(search, OTHERS_LISTED + 1))
-      if (record._id !== _id) found.set(record._id, record);
-  }
-  return [...found.values()].toSorted((one, other) => (one._id < other._id ? 1 : -1));
+  const found = searches.map((search) => submissions.newest(search, OTHERS_LISTED + 1));
+  const byId = new Map((await Promise.all(found)).flat().map((one) => [one._id, one]));
+  byId.delete(_id);
+  return [...byId.values()].toSorted((one, other) => (one._id < other._id ? 1 : -1));
 }
 
 function toneOf(state: State): Tone {
