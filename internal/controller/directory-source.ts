@@ -3,12 +3,15 @@ import { watch as watchFolder } from 'node:fs';
 import { readFile, readdir, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
-import { z } from 'zod';
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import { PARTNER_LABEL, type PartnerSecret, type Problem } from '../partner/key-secret.ts';
-import { readSecret } from './read-secret.ts';
-import type { SecretList, SecretSource } from './secret-source.ts';
+import {
+  readSecret,
+  type SecretList,
+  type SecretSource,
+  type SecretView,
+} from './secret-source.ts';
 
 const MAX_FILE_BYTES = 1024 * 1024;
 /** Network volumes send no file events. */
@@ -32,20 +35,21 @@ export function directorySource(path: string, clock: Clock): SecretSource {
         watcher.on('error', () => watcher.close());
       } catch {}
       signal.addEventListener('abort', () => clearTimeout(settling));
-      const folder = new FollowedFolder(path, clock);
-      return { list: () => folder.list(), faults: () => [], everyMs: POLL_EVERY_MS };
+      return new FollowedFolder(path, clock);
     },
   };
 }
 
 interface SeenFile {
+  /** Undefined if it could not be read. */
   readonly signature: string | undefined;
+  /** Those of the last version that could be read. */
   readonly secrets: readonly PartnerSecret[] | undefined;
   readonly fault?: string;
 }
 
-/** Keeps a file's last complete version while it is unreadable. */
-class FollowedFolder {
+class FollowedFolder implements SecretView {
+  readonly everyMs = POLL_EVERY_MS;
   readonly #path: string;
   readonly #clock: Clock;
   #files: ReadonlyMap<string, SeenFile> = new Map();
@@ -56,6 +60,11 @@ class FollowedFolder {
     this.#clock = clock;
   }
 
+  faults(): readonly string[] {
+    return [];
+  }
+
+  /** Keeps a file's last complete version while it is unreadable. */
   async list(): Promise<SecretList> {
     const asOf = this.#clock.now();
     let reason = 'it is empty, or not mounted';
@@ -64,57 +73,51 @@ class FollowedFolder {
       return [];
     });
     const names = found.filter((name) => /\.(ya?ml|json)$/.test(name)).toSorted();
-    const problems: Problem[] = [];
-    if (names.length > 0) this.#files = await this.#read(names);
-    else problems.push(this.#problem(basename(this.#path), reason));
-    for (const [name, { fault }] of this.#files)
-      if (fault !== undefined) problems.push(this.#problem(name, fault));
-    if (problems.length === 0) this.#asOf = asOf;
+    const isThere = names.length > 0;
+    const faults = new Map<string, string>();
+    if (isThere) this.#files = await this.#read(names);
+    else faults.set(basename(this.#path), reason);
+    for (const [name, { fault }] of this.#files) if (fault !== undefined) faults.set(name, fault);
+    if (faults.size === 0) this.#asOf = asOf;
 
     const seen = [...this.#files.values()];
-    const unread = [...this.#files].flatMap(([name, { fault }]) =>
-      fault === undefined ? [] : [`${name}#`],
-    );
     return {
       secrets: seen.flatMap(({ secrets }) => secrets ?? []),
-      problems,
-      complete: names.length > 0 && seen.every(({ secrets }) => secrets !== undefined),
-      // Any file may hold a key that came from another source.
-      provesGone: ({ uid }) =>
-        names.length > 0 &&
-        (unread.length === 0 ||
-          (/\.(ya?ml|json)#/.test(uid) && !unread.some((of) => uid.startsWith(of)))),
+      problems: [...faults].map(([name, fault]) => this.#problem(name, fault)),
+      complete: isThere && seen.every(({ secrets }) => secrets !== undefined),
+      provesGone: ({ uid }) => {
+        // Any file may hold a key that came from another source.
+        const file = /^(.+\.(?:ya?ml|json))#/.exec(uid)?.[1];
+        return isThere && (faults.size === 0 || (file !== undefined && !faults.has(file)));
+      },
       asOf: this.#asOf,
     };
   }
 
   async #read(names: readonly string[]): Promise<ReadonlyMap<string, SeenFile>> {
-    const before = new Map<string, string>();
-    for (const name of names) before.set(name, await signatureOf(join(this.#path, name)));
-    const changed = names.filter((name) => this.#files.get(name)?.signature !== before.get(name));
-    if (changed.length > 0) await pause(QUIET_MS);
-    const files = new Map<string, SeenFile>();
-    for (const name of names) {
+    const signatures = new Map<string, string>();
+    for (const name of names) signatures.set(name, await signatureOf(join(this.#path, name)));
+    const unchanged = (name: string): SeenFile | undefined => {
       const last = this.#files.get(name);
-      const isKept = last !== undefined && !changed.includes(name);
-      files.set(name, isKept ? last : await this.#readFile(name, before.get(name), last));
-    }
+      return last?.signature === signatures.get(name) ? last : undefined;
+    };
+    if (names.some((name) => unchanged(name) === undefined)) await pause(QUIET_MS);
+    const files = new Map<string, SeenFile>();
+    for (const [name, signature] of signatures)
+      files.set(name, unchanged(name) ?? (await this.#readFile(name, signature)));
     return files;
   }
 
-  async #readFile(
-    name: string,
-    before: string | undefined,
-    last: SeenFile | undefined,
-  ): Promise<SeenFile> {
+  async #readFile(name: string, signature: string): Promise<SeenFile> {
     const file = join(this.#path, name);
     try {
       if ((await stat(file)).size > MAX_FILE_BYTES) throw new RangeError('file too large');
       const secrets = readManifest(name, await readFile(file, 'utf8'));
-      if ((await signatureOf(file)) !== before) throw new RangeError('it is being written');
-      return { signature: before, secrets };
+      if ((await signatureOf(file)) !== signature) throw new RangeError('it is being written');
+      return { signature, secrets };
     } catch (error) {
-      return { signature: undefined, secrets: last?.secrets, fault: reasonOf(error) };
+      const { secrets } = this.#files.get(name) ?? {};
+      return { signature: undefined, secrets, fault: reasonOf(error) };
     }
   }
 
@@ -127,24 +130,25 @@ class FollowedFolder {
   }
 }
 
-const partnerSchema = z.object({
-  kind: z.literal('Secret'),
-  metadata: z.object({ labels: z.record(z.string(), z.unknown()) }),
-});
-
 function readManifest(file: string, text: string): PartnerSecret[] {
   // Editors empty a file before they fill it.
   if (text.trim() === '') throw new RangeError('it is empty');
   const documents = parseAllDocuments(text);
   return (Array.isArray(documents) ? documents : []).flatMap((document) => {
     if (document.errors.length > 0) throw new SyntaxError('not YAML');
-    const value: unknown = document.toJS();
-    const candidate = partnerSchema.safeParse(value);
-    if (!candidate.success || !(PARTNER_LABEL in candidate.data.metadata.labels)) return [];
-    const { secret } = readSecret(value);
+    const value = document.toJS() as Manifest | null;
+    if (value?.kind !== 'Secret' || value.metadata?.labels?.[PARTNER_LABEL] === undefined)
+      return [];
+    const secret = readSecret(value);
     // No other file can prove that this key is gone.
     return [{ ...secret, uid: `${file}#${secret.name}` }];
   });
+}
+
+/** As far as it says whether the rest is read. */
+interface Manifest {
+  readonly kind?: unknown;
+  readonly metadata?: { readonly labels?: Readonly<Record<string, unknown>> | null } | null;
 }
 
 async function signatureOf(file: string): Promise<string> {

@@ -6,29 +6,33 @@ import { backoffMs, pause } from '../platform/deadline.ts';
 import { defined } from '../platform/defined.ts';
 import { kubernetesStatus, type Kubernetes, type WatchEvent } from '../platform/kubernetes.ts';
 import type { Logger } from '../platform/log.ts';
-import { PARTNER_LABEL, type PartnerSecret, type Problem } from '../partner/key-secret.ts';
+import { PARTNER_LABEL, type PartnerSecret } from '../partner/key-secret.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import {
   FOLLOW_BACKOFF,
-  LIST_MAX_PAGES,
   LIST_PAGE,
   RELIST_MS,
+  SECRETS_MAX,
   STALE_MS,
   WATCH_GRACE_MS,
-  WATCH_MAX_FAILURES,
   WATCH_SECONDS,
 } from './limits.ts';
-import { readSecret } from './read-secret.ts';
-import type { SecretList, SecretSource, SecretView } from './secret-source.ts';
+import {
+  readSecret,
+  type SecretList,
+  type SecretSource,
+  type SecretView,
+} from './secret-source.ts';
 
 const GONE = 410;
+const versionSchema = z.object({ metadata: z.object({ resourceVersion: z.string() }) });
 
 export interface FollowTools {
   readonly kubernetes: Kubernetes;
   readonly core: CoreV1Api;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly metrics: Pick<ControllerMetrics, 'secretLists' | 'secretWatches' | 'secretsSeenAt'>;
+  readonly metrics: ControllerMetrics;
 }
 
 export function kubernetesSource(namespace: string, tools: FollowTools): SecretSource {
@@ -41,7 +45,6 @@ class FollowedNamespace implements SecretView {
   readonly #name: string;
   readonly #tools: FollowTools;
   readonly #onChange: () => void;
-  readonly #tried = Promise.withResolvers<void>();
   #secrets: Map<string, PartnerSecret> | undefined;
   #seenAt = new Date(0);
   #fault: string | undefined;
@@ -52,21 +55,22 @@ class FollowedNamespace implements SecretView {
     this.#name = name;
     this.#tools = tools;
     this.#onChange = onChange;
-    signal.addEventListener('abort', () => this.#tried.resolve(), { once: true });
     void this.#follow(signal);
   }
 
-  /** Keeps the last Secrets while the namespace cannot be read. */
-  async list(): Promise<SecretList> {
-    await this.#tried.promise;
+  /** Incomplete before the first list; keeps the last Secrets while the namespace cannot be read. */
+  list(): Promise<SecretList> {
     const complete = this.#secrets !== undefined;
-    return {
+    const source = { namespace: this.#name, name: '', uid: '' };
+    const message = `partner Secrets in ${this.#name} cannot be read, and those last seen stay active: ${this.#fault}`;
+    return Promise.resolve({
       secrets: [...(this.#secrets?.values() ?? [])],
-      problems: this.#fault === undefined ? [] : [this.#unreadable(this.#fault)],
+      problems:
+        this.#fault === undefined ? [] : [{ source, code: 'unreadable_namespace', message }],
       complete,
       provesGone: () => complete,
       asOf: this.#seenAt,
-    };
+    });
   }
 
   faults(): readonly string[] {
@@ -77,26 +81,21 @@ class FollowedNamespace implements SecretView {
     ];
   }
 
-  #unreadable(fault: string): Problem {
-    return {
-      source: { namespace: this.#name, name: '', uid: '' },
-      code: 'unreadable_namespace',
-      message: `partner Secrets in ${this.#name} cannot be read, and those last seen stay active: ${fault}`,
-    };
-  }
-
   async #follow(signal: AbortSignal): Promise<void> {
+    const { clock } = this.#tools;
     while (!signal.aborted) {
       try {
-        const version = await this.#list(signal);
-        this.#tried.resolve();
-        await this.#watchFrom(version, signal);
+        let version = await this.#list(signal);
+        const relistAtMs = clock.monotonicMs() + RELIST_MS;
+        while (!signal.aborted && clock.monotonicMs() < relistAtMs) {
+          version = await this.#watch(version, signal);
+          await pause(FOLLOW_BACKOFF.firstMs, signal);
+        }
       } catch (error) {
         if (signal.aborted) return;
         this.#failed(error);
-        this.#tried.resolve();
+        await pause(backoffMs(this.#failures, FOLLOW_BACKOFF), signal);
       }
-      await pause(backoffMs(this.#failures, FOLLOW_BACKOFF), signal);
     }
   }
 
@@ -105,26 +104,25 @@ class FollowedNamespace implements SecretView {
     const { core, clock, metrics } = this.#tools;
     const listedAt = clock.now();
     const secrets = new Map<string, PartnerSecret>();
-    let version = '';
+    let version: string | undefined;
     let next: string | undefined;
     try {
-      for (let page = 1; page === 1 || next !== undefined; page += 1) {
-        if (page > LIST_MAX_PAGES)
-          throw new Error(`more than ${LIST_MAX_PAGES * LIST_PAGE} partner Secrets`);
+      do {
         signal.throwIfAborted();
-        const list = await core.listNamespacedSecret({
+        const { items, metadata } = await core.listNamespacedSecret({
           namespace: this.#name,
           labelSelector: PARTNER_LABEL,
           limit: LIST_PAGE,
           ...defined({ _continue: next }),
         });
-        for (const item of list.items) {
-          const { secret } = readSecret(item);
+        for (const item of items) {
+          const secret = readSecret(item);
           secrets.set(secret.name, secret);
         }
-        version = list.metadata?.resourceVersion ?? '';
-        next = list.metadata?._continue === '' ? undefined : list.metadata?._continue;
-      }
+        if (secrets.size > SECRETS_MAX) throw new Error(`more than ${SECRETS_MAX} partner Secrets`);
+        version = metadata?.resourceVersion;
+        next = metadata?._continue;
+      } while (next !== undefined && next !== '');
     } catch (error) {
       metrics.secretLists.inc({ result: 'failed' });
       throw error;
@@ -133,56 +131,45 @@ class FollowedNamespace implements SecretView {
     this.#secrets = secrets;
     this.#seen(listedAt);
     this.#onChange();
+    return version ?? '';
+  }
+
+  /** Returns the version to go on from. */
+  async #watch(from: string, signal: AbortSignal): Promise<string> {
+    const { kubernetes, clock, metrics } = this.#tools;
+    let version = from;
+    try {
+      await kubernetes.watch(`/api/v1/namespaces/${encodeURIComponent(this.#name)}/secrets`, {
+        query: { labelSelector: PARTNER_LABEL, resourceVersion: version },
+        seconds: WATCH_SECONDS,
+        graceMs: WATCH_GRACE_MS,
+        signal,
+        onEvent: (event) => {
+          this.#apply(event);
+          version = versionSchema.parse(event.object).metadata.resourceVersion;
+          this.#failures = 0;
+          this.#seen(clock.now());
+        },
+      });
+    } catch (error) {
+      const result = kubernetesStatus(error) === GONE ? 'expired' : 'failed';
+      metrics.secretWatches.inc({ result });
+      throw error;
+    }
+    if (!signal.aborted) {
+      this.#failures = 0;
+      this.#seen(clock.now());
+      metrics.secretWatches.inc({ result: 'ended' });
+    }
     return version;
   }
 
-  async #watchFrom(version: string, signal: AbortSignal): Promise<void> {
-    const { kubernetes, clock, metrics } = this.#tools;
-    const relistAtMs = clock.monotonicMs() + RELIST_MS;
-    let from = version;
-    let failures = 0;
-    while (!signal.aborted && clock.monotonicMs() < relistAtMs) {
-      const onEvent = (event: WatchEvent): void => {
-        from = this.#apply(event);
-        failures = this.#failures = 0;
-        this.#seen(clock.now());
-      };
-      const query = { labelSelector: PARTNER_LABEL, resourceVersion: from };
-      try {
-        await kubernetes.watch(`/api/v1/namespaces/${encodeURIComponent(this.#name)}/secrets`, {
-          query,
-          seconds: WATCH_SECONDS,
-          graceMs: WATCH_GRACE_MS,
-          signal,
-          onEvent,
-        });
-        if (signal.aborted) return;
-        failures = this.#failures = 0;
-        this.#seen(clock.now());
-        metrics.secretWatches.inc({ result: 'ended' });
-      } catch (error) {
-        const expired = kubernetesStatus(error) === GONE;
-        metrics.secretWatches.inc({ result: expired ? 'expired' : 'failed' });
-        if (expired) {
-          // If no version lasts, the lists must not follow each other without pause.
-          this.#failures += 1;
-          return;
-        }
-        failures += 1;
-        if (failures >= WATCH_MAX_FAILURES) throw error;
-      }
-      await pause(backoffMs(failures, FOLLOW_BACKOFF), signal);
-    }
-  }
-
-  #apply(event: WatchEvent): string {
-    if (event.type === 'BOOKMARK')
-      return bookmarkSchema.parse(event.object).metadata.resourceVersion;
-    const { secret, version } = readSecret(event.object);
-    if (event.type === 'DELETED') this.#secrets?.delete(secret.name);
+  #apply({ type, object }: WatchEvent): void {
+    if (type === 'BOOKMARK') return;
+    const secret = readSecret(object);
+    if (type === 'DELETED') this.#secrets?.delete(secret.name);
     else this.#secrets?.set(secret.name, secret);
     this.#onChange();
-    return version;
   }
 
   #seen(seenAt: Date): void {
@@ -195,18 +182,18 @@ class FollowedNamespace implements SecretView {
     this.#tools.metrics.secretsSeenAt.set(seenAt.getTime() / 1_000);
   }
 
+  /** One failure may be a restart of the API server, so it is told if the next try fails too. */
   #failed(error: unknown): void {
-    const reason = this.#tools.kubernetes.reason(error);
-    if (this.#fault !== reason) {
-      this.#tools.log.warn(
+    const { kubernetes, log } = this.#tools;
+    this.#failures += 1;
+    const reason = kubernetes.reason(error);
+    if (this.#fault !== reason && (this.#failures > 1 || this.#secrets === undefined)) {
+      log.warn(
         { err: error, namespace: this.#name, reason },
         'partner Secrets cannot be read; those last seen stay active; trying again',
       );
+      this.#fault = reason;
       this.#onChange();
     }
-    this.#fault = reason;
-    this.#failures += 1;
   }
 }
-
-const bookmarkSchema = z.object({ metadata: z.object({ resourceVersion: z.string() }) });

@@ -11,15 +11,14 @@ export const ENDED_FREELY = 3;
 export const NEARLY_FULL = 0.8;
 
 export const LIST_PAGE = 500;
-/** More than 100,000 Secrets would fill the memory. */
-export const LIST_MAX_PAGES = 200;
+/** More would fill the memory. */
+export const SECRETS_MAX = 100_000;
 export const CALL_TIMEOUT_MS = 10_000;
 /** A silently dead connection hides a change for at most 13 s. */
 export const WATCH_SECONDS = 10;
 export const WATCH_GRACE_MS = 3_000;
 export const RELIST_MS = 300_000;
 export const FOLLOW_BACKOFF = { firstMs: 100, capMs: 10_000 } as const;
-export const WATCH_MAX_FAILURES = 3;
 /** The leader is then unready, but the keys stay active. */
 export const STALE_MS = 60_000;
 

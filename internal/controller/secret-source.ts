@@ -1,5 +1,13 @@
-/** The interface of the sources of partner Secrets. */
-import type { KeySource, PartnerSecret, Problem } from '../partner/key-secret.ts';
+/** What the sources of partner Secrets have in common: their interface, and how a Secret is read. */
+import { z } from 'zod';
+import {
+  PARTNER_LABEL,
+  STATUS_ANNOTATION,
+  type KeySource,
+  type PartnerSecret,
+  type Problem,
+} from '../partner/key-secret.ts';
+import { readTerms } from '../partner/key-terms.ts';
 
 export interface SecretList {
   readonly secrets: readonly PartnerSecret[];
@@ -21,4 +29,38 @@ export interface SecretView {
 export interface SecretSource {
   /** `onChange` may be called too often; a change that it misses is seen after `everyMs`. */
   follow(onChange: () => void, signal: AbortSignal): SecretView;
+}
+
+const strings = z.record(z.string(), z.string());
+const secretSchema = z.object({
+  metadata: z.object({
+    name: z.string().min(1),
+    namespace: z.string().min(1).default('directory'),
+    uid: z.string().default(''),
+    // A list has a Date, an event a string.
+    creationTimestamp: z.coerce.date().optional(),
+    labels: strings.default({}),
+    annotations: strings.default({}),
+  }),
+  data: strings.nullish(),
+  stringData: strings.nullish(),
+});
+
+/** Throws if the Secret is malformed. */
+export function readSecret(object: unknown): PartnerSecret {
+  const { metadata, data, stringData } = secretSchema.parse(object);
+  const { namespace, name, uid, creationTimestamp, labels, annotations } = metadata;
+  const encoded = Object.entries(stringData ?? {}).map(
+    ([entry, value]) => [entry, Buffer.from(value).toString('base64')] as const,
+  );
+  return {
+    namespace,
+    name,
+    uid,
+    createdAt: creationTimestamp,
+    partnerId: labels[PARTNER_LABEL] ?? '',
+    status: annotations[STATUS_ANNOTATION],
+    ...readTerms(annotations),
+    data: { ...data, ...Object.fromEntries(encoded) },
+  };
 }

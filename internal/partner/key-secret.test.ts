@@ -2,7 +2,7 @@
 import { describe, expect, test } from '@jest/globals';
 import { hashApiKey, keyDigest, newApiKey } from './api-key.ts';
 import { DAY_MS, later } from '../platform/clock.ts';
-import { partnersEnding } from './key-terms.ts';
+import { partnersEnding, readTerms } from './key-terms.ts';
 import { wantedKeys, type PartnerSecret } from './key-secret.ts';
 
 const base64 = (text: string): string => Buffer.from(text).toString('base64');
@@ -23,6 +23,8 @@ function secret(
     createdAt: undefined,
     partnerId,
     status: undefined,
+    terms: {},
+    faults: [],
     data: Object.fromEntries(keys.map((key, index) => [`key-${index + 1}`, base64(key)])),
     ...more,
   };
@@ -35,8 +37,10 @@ const annotated = (
   more: Partial<PartnerSecret> = {},
 ): PartnerSecret =>
   secret('acme', [key], {
-    annotations: Object.fromEntries(
-      Object.entries(annotations).map(([name, value]) => [`partner-ingest.io/${name}`, value]),
+    ...readTerms(
+      Object.fromEntries(
+        Object.entries(annotations).map(([name, value]) => [`partner-ingest.io/${name}`, value]),
+      ),
     ),
     ...more,
   });
@@ -198,7 +202,7 @@ describe('terms', () => {
       ['test', key, testKey],
     ] as const) {
       const { keys, problems } = wantedKeys([
-        secret('acme', [wrong, good], { annotations: { 'partner-ingest.io/mode': mode } }),
+        secret('acme', [wrong, good], readTerms({ 'partner-ingest.io/mode': mode })),
       ]);
       expect([...keys.keys()]).toEqual([hashApiKey(good)]);
       expect(problems.map(({ code }) => code)).toEqual(['key_of_other_mode']);
@@ -276,7 +280,7 @@ describe('the same key in two Secrets', () => {
       key: { partnerId: 'acme', status: 'active', terms: { maxPerMinute: 7 } },
       problems,
     });
-    const unusable = { ...holder, annotations: { 'partner-ingest.io/cidrs': 'nowhere' } };
+    const unusable = { ...holder, ...readTerms({ 'partner-ingest.io/cidrs': 'nowhere' }) };
     expect(judged([unusable, other], holder)).toEqual({ key: undefined, problems });
     expect(wantedKeys([other], { heldBy: () => holder }).keys.size).toBe(1);
   });

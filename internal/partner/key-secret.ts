@@ -8,25 +8,12 @@ import {
   hashOfDigest,
   isTestKey,
 } from './api-key.ts';
-import { readTerms, smallerBounds, type KeyTerms, type PartnerBounds } from './key-terms.ts';
+import { smallestBounds, type KeyTerms, type PartnerBounds, type ReadTerms } from './key-terms.ts';
 import { ownerName } from './mode.ts';
 import { isPublishedKey } from './published-secrets.ts';
 
 export const PARTNER_LABEL = 'partner-ingest.io/partner';
 export const STATUS_ANNOTATION = 'partner-ingest.io/status';
-
-/** `data` is base64. */
-export interface PartnerSecret {
-  readonly namespace: string;
-  readonly name: string;
-  readonly uid: string;
-  readonly createdAt: Date | undefined;
-  readonly partnerId: string;
-  readonly status: string | undefined;
-  /** Only those that `termAnnotations` keeps. */
-  readonly annotations?: Readonly<Record<string, string>>;
-  readonly data: Readonly<Record<string, string>>;
-}
 
 export interface KeySource {
   readonly namespace: string;
@@ -34,9 +21,15 @@ export interface KeySource {
   readonly uid: string;
 }
 
-export function secretName({ namespace, name }: KeySource): string {
-  return `${namespace}/${name}`;
+/** `data` is base64. */
+export interface PartnerSecret extends KeySource, ReadTerms {
+  readonly createdAt: Date | undefined;
+  readonly partnerId: string;
+  readonly status: string | undefined;
+  readonly data: Readonly<Record<string, string>>;
 }
+
+export const secretName = ({ namespace, name }: KeySource): string => `${namespace}/${name}`;
 
 export interface WantedKey {
   readonly hash: string;
@@ -84,9 +77,7 @@ type Report = (code: ProblemCode, message: string) => void;
 /** Kubernetes allows this as a label value. */
 const PARTNER_ID = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
 
-export function isPartnerId(text: string): boolean {
-  return PARTNER_ID.test(text);
-}
+export const isPartnerId = (text: string): boolean => PARTNER_ID.test(text);
 
 /**
  * Secrets are judged together. One inactive Secret switches off its partner, and the smallest bound
@@ -102,20 +93,24 @@ export function wantedKeys(
   readonly problems: readonly Problem[];
 } {
   const problems: Problem[] = [];
-  const claims = claimsOf(secrets, allowPublished, problems);
-  const holds = ({ hash, source }: Claim): boolean => {
+  const oldestFirst = secrets.toSorted(byAge);
+  const owners = ownersOf(oldestFirst);
+  const claims = oldestFirst.flatMap((secret) =>
+    claimsOf(secret, owners, allowPublished, problems),
+  );
+  const isHeld = ({ key: { hash, source } }: Claim): boolean => {
     const holder = heldBy(hash);
     return holder !== undefined && secretName(holder) === secretName(source);
   };
-  const [held, fresh] = [claims.filter(holds), claims.filter((claim) => !holds(claim))];
-  const owners = new Map<string, Claim>();
-  for (const claim of [...held, ...fresh]) {
-    const owner = owners.get(claim.hash);
-    if (owner === undefined) owners.set(claim.hash, claim);
-    else if (owner.source.uid !== claim.source.uid) problems.push(sameKey(claim, owner));
+  const chosen = new Map<string, Claim>();
+  for (const claim of [...claims.filter(isHeld), ...claims]) {
+    const first = chosen.get(claim.key.hash);
+    if (first === undefined) chosen.set(claim.key.hash, claim);
+    else if (first.key.source.uid !== claim.key.source.uid)
+      problems.push(sameKey(claim, first.key));
   }
-  const keys = [...owners.values()].flatMap(({ key }) => key ?? []);
-  return { keys: new Map(keys.map((key) => [key.hash, key])), problems };
+  const usable = [...chosen].filter(([, { isUsable }]) => isUsable);
+  return { keys: new Map(usable.map(([hash, { key }]) => [hash, key])), problems };
 }
 
 interface KeyRules {
@@ -125,149 +120,122 @@ interface KeyRules {
 }
 
 interface Claim {
-  readonly hash: string;
-  readonly partnerId: string;
-  readonly source: KeySource;
+  readonly key: WantedKey;
   /** The entry of the Secret, in words. */
   readonly entry: string;
-  /** Undefined while the Secret is not usable. */
-  readonly key: WantedKey | undefined;
+  /** Says whether the keys of the Secret are used. */
+  readonly isUsable: boolean;
 }
 
-function sameKey({ entry, source, partnerId }: Claim, owner: Claim): Problem {
-  return owner.partnerId === partnerId
-    ? {
-        source,
-        code: 'same_key_two_secrets',
-        message: `${entry} is already a key of the Secret ${owner.source.name} and was ignored here`,
-      }
-    : {
-        source,
-        code: 'same_key_two_partners',
-        message: `${entry} is already a key of another partner and was ignored here`,
-      };
+function sameKey({ entry, key: { source, partnerId } }: Claim, owner: WantedKey): Problem {
+  const [code, whose] =
+    owner.partnerId === partnerId
+      ? (['same_key_two_secrets', `the Secret ${owner.source.name}`] as const)
+      : (['same_key_two_partners', 'another partner'] as const);
+  return { source, code, message: `${entry} is already a key of ${whose} and was ignored here` };
 }
 
-/** The oldest Secret comes first. */
+/** What the Secrets of one owner say together. */
+interface Owner {
+  readonly inactiveBy: KeySource | undefined;
+  readonly bounds: PartnerBounds;
+}
+
+const ownerOf = ({ partnerId, terms }: PartnerSecret): string => ownerName(partnerId, terms);
+
+function ownersOf(oldestFirst: readonly PartnerSecret[]): ReadonlyMap<string, Owner> {
+  const groups = [...Map.groupBy(oldestFirst, ownerOf)];
+  return new Map(
+    groups.map(([owner, theirs]) => {
+      const off = theirs.find(({ status }) => status === 'inactive');
+      const bounds = smallestBounds(theirs.map(({ terms }) => terms));
+      return [owner, { inactiveBy: off && sourceOf(off), bounds }];
+    }),
+  );
+}
+
 function claimsOf(
-  secrets: readonly PartnerSecret[],
+  secret: PartnerSecret,
+  owners: ReadonlyMap<string, Owner>,
   allowPublished: boolean,
   problems: Problem[],
 ): readonly Claim[] {
-  const claims: Claim[] = [];
-  const switchedOff = new Map(
-    secrets
-      .filter(({ status }) => status === 'inactive')
-      .toSorted((one, other) => byAge(other, one))
-      .map((secret) => [ownerOf(secret), sourceOf(secret)]),
-  );
-  const bounds = boundsByOwner(secrets);
-  for (const secret of secrets.toSorted(byAge)) {
-    const { partnerId } = secret;
-    const source = sourceOf(secret);
-    const report: Report = (code, message) => void problems.push({ source, code, message });
-    const terms = termsOf(secret, report);
-    const inactiveBy = isActive(secret.status)
-      ? (switchedOff.get(partnerId) ?? switchedOff.get(ownerOf(secret)))
-      : source;
-    for (const [name, value] of Object.entries(secret.data)) {
-      const entry = printable(name);
-      const read = readEntry(value, { allowPublished, test: terms?.test === true });
-      if (read.kind === 'problem') {
-        if (terms !== undefined) report(read.code, `${entry} ${read.why}`);
-        continue;
-      }
-      const { hash } = read;
-      const key = terms && {
-        hash,
-        partnerId,
-        status: inactiveBy === undefined ? ('active' as const) : ('inactive' as const),
-        ...defined({ inactiveBy }),
-        source,
-        terms: { ...terms, ...bounds.get(ownerOf(secret)) },
-      };
-      claims.push({ hash, partnerId, source, entry, key });
+  const { partnerId, status = 'active', data } = secret;
+  const source = sourceOf(secret);
+  const report: Report = (code, message) => void problems.push({ source, code, message });
+  const isUsable = judge(secret, report);
+  const owner = owners.get(ownerOf(secret));
+  const inactiveBy =
+    status === 'active' ? (owners.get(partnerId)?.inactiveBy ?? owner?.inactiveBy) : source;
+  const terms = { ...secret.terms, ...owner?.bounds };
+  return Object.entries(data).flatMap(([name, value]) => {
+    const entry = printable(name);
+    const read = readEntry(value, { allowPublished, test: terms.test === true });
+    if (typeof read !== 'string') {
+      if (isUsable) report(read.code, `${entry} ${read.why}`);
+      return [];
     }
-  }
-  return claims;
+    const key = {
+      hash: read,
+      partnerId,
+      status: inactiveBy === undefined ? ('active' as const) : ('inactive' as const),
+      ...defined({ inactiveBy }),
+      source,
+      terms,
+    };
+    return [{ key, entry, isUsable }];
+  });
 }
 
-/** Undefined if the Secret's keys are not used. */
-function termsOf(
-  { partnerId, status, annotations = {}, data }: PartnerSecret,
-  report: Report,
-): KeyTerms | undefined {
+/** False if the Secret's keys are not used. */
+function judge({ partnerId, status, faults, data }: PartnerSecret, report: Report): boolean {
   if (!isPartnerId(partnerId)) {
     const message = `label ${PARTNER_LABEL} must be 1 to 63 letters, digits, ".", "_" or "-"`;
     report('invalid_partner_id', message);
-    return undefined;
+    return false;
   }
   if (status !== undefined && !['active', 'inactive'].includes(status)) {
     const message = `annotation ${STATUS_ANNOTATION} must be "active" or "inactive"; the keys of this Secret are answered 403`;
     report('unknown_status', message);
   }
-  const { terms, faults } = readTerms(annotations);
   for (const fault of faults) report('invalid_annotation', fault);
-  if (faults.length > 0) return undefined;
+  if (faults.length > 0) return false;
   if (Object.keys(data).length === 0) report('no_keys', 'the Secret has no data entries');
-  return terms;
+  return true;
 }
 
-type Entry =
-  | { readonly kind: 'key'; readonly hash: string }
-  | { readonly kind: 'problem'; readonly code: ProblemCode; readonly why: string };
-
-/** The mode of a digest's key shows only when it is used. */
+/**
+ * Returns the hash of the entry's key, or why it is none. The mode of a digest's key shows only
+ * when it is used.
+ */
 function readEntry(
   value: string,
   { allowPublished, test }: { readonly allowPublished: boolean; readonly test: boolean },
-): Entry {
+): string | { readonly code: ProblemCode; readonly why: string } {
+  const why = 'is not usable as an API key';
   const text = decode(value);
-  const unusable = (code: ProblemCode): Entry => ({
-    kind: 'problem',
-    code,
-    why: 'is not usable as an API key',
-  });
-  if (text === undefined) return unusable('key_not_base64');
+  if (text === undefined) return { code: 'key_not_base64', why };
   const digest = hashOfDigest(text);
   const problem = digest === undefined ? apiKeyProblem(text) : digestProblem(digest);
-  if (problem !== undefined) return unusable(problem);
-  if (digest === undefined && isTestKey(text) !== test) {
-    const why = test ? 'is no test key: it must begin with pik_test_' : 'is a test key';
-    return { kind: 'problem', code: 'key_of_other_mode', why };
-  }
+  if (problem !== undefined) return { code: problem, why };
+  if (digest === undefined && isTestKey(text) !== test)
+    return {
+      code: 'key_of_other_mode',
+      why: test ? 'is no test key: it must begin with pik_test_' : 'is a test key',
+    };
   const hash = digest ?? hashApiKey(text);
-  if (allowPublished || !isPublishedKey(hash)) return { kind: 'key', hash };
-  const why = 'is the published key of the evaluation, which everybody has';
-  return { kind: 'problem', code: 'key_published', why };
+  if (allowPublished || !isPublishedKey(hash)) return hash;
+  return {
+    code: 'key_published',
+    why: 'is the published key of the evaluation, which everybody has',
+  };
 }
 
-const ownerOf = ({ partnerId, annotations = {} }: PartnerSecret): string =>
-  ownerName(partnerId, readTerms(annotations).terms);
-
-function boundsByOwner(secrets: readonly PartnerSecret[]): ReadonlyMap<string, PartnerBounds> {
-  const bounds = new Map<string, PartnerBounds>();
-  for (const secret of secrets) {
-    const owner = ownerOf(secret);
-    const { terms } = readTerms(secret.annotations ?? {});
-    bounds.set(owner, smallerBounds(bounds.get(owner) ?? {}, terms));
-  }
-  return bounds;
-}
-
-function sourceOf({ namespace, name, uid }: PartnerSecret): KeySource {
-  return { namespace, name, uid };
-}
-
-function isActive(status: string | undefined): boolean {
-  return status === undefined || status === 'active';
-}
+const sourceOf = ({ namespace, name, uid }: PartnerSecret): KeySource => ({ namespace, name, uid });
 
 function byAge(one: PartnerSecret, other: PartnerSecret): number {
   const age = (one.createdAt?.getTime() ?? 0) - (other.createdAt?.getTime() ?? 0);
-  return age !== 0
-    ? age
-    : `${one.namespace}/${one.name}`.localeCompare(`${other.namespace}/${other.name}`, 'en');
+  return age !== 0 ? age : secretName(one).localeCompare(secretName(other), 'en');
 }
 
 /** `kubectl create secret --from-file` keeps a final newline, which is not part of the key. */

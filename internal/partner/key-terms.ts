@@ -1,6 +1,7 @@
 /** Reads a partner Secret's annotations: mode, bounds, end and networks of its keys. */
 import { z } from 'zod';
 import { DAY_MS, later } from '../platform/clock.ts';
+import { defined } from '../platform/defined.ts';
 import { addressTest, isNetwork, type AddressTest } from '../platform/networks.ts';
 
 export interface PartnerBounds {
@@ -17,78 +18,73 @@ export interface KeyTerms extends PartnerBounds {
   readonly cidrs?: readonly string[];
 }
 
-interface Rule {
-  readonly text: string;
-  readonly read: (value: string) => KeyTerms | undefined;
-}
-
 const MAX_BOUND = 1_000_000;
-const bound = (field: keyof PartnerBounds): Rule => ({
-  text: `must be a whole number from 1 to ${MAX_BOUND}`,
-  read: (value) => {
-    const number = /^[1-9]\d{0,6}$/.test(value) ? Number(value) : Infinity;
-    return number <= MAX_BOUND ? { [field]: number } : undefined;
-  },
-});
+const bound = z
+  .string()
+  .refine((value) => /^[1-9]\d{0,6}$/.test(value) && Number(value) <= MAX_BOUND, {
+    error: `must be a whole number from 1 to ${MAX_BOUND}`,
+  })
+  .transform(Number);
 
 const MAX_CIDRS = 100;
-const dateTime = z.iso.datetime({ offset: true });
 
 export const MODE_ANNOTATION = 'partner-ingest.io/mode';
 
-const rules: Readonly<Record<string, Rule>> = {
-  [MODE_ANNOTATION]: {
-    text: 'must be "live" or "test"',
-    read: (value) => (value === 'test' ? { test: true } : value === 'live' ? {} : undefined),
-  },
-  'partner-ingest.io/max-per-minute': bound('maxPerMinute'),
-  'partner-ingest.io/max-megabytes-per-day': bound('maxMegabytesPerDay'),
-  'partner-ingest.io/not-after': {
-    text: 'must be a time of RFC 3339 such as 2027-01-31T12:00:00Z',
-    read: (value) =>
-      dateTime.safeParse(value).success ? { notAfter: new Date(value) } : undefined,
-  },
-  'partner-ingest.io/cidrs': {
-    text: `must be 1 to ${MAX_CIDRS} addresses or networks such as 192.0.2.0/24, separated by commas`,
-    read: (value) => {
-      const cidrs = value.split(',').map((cidr) => cidr.trim());
-      return cidrs.length <= MAX_CIDRS && cidrs.every(isNetwork) ? { cidrs } : undefined;
-    },
-  },
+/** What each annotation adds to the terms. */
+const annotations: Readonly<Record<string, z.ZodType<KeyTerms>>> = {
+  [MODE_ANNOTATION]: z
+    .enum(['live', 'test'], { error: 'must be "live" or "test"' })
+    .transform((mode) => (mode === 'test' ? { test: true } : {})),
+  'partner-ingest.io/max-per-minute': bound.transform((maxPerMinute) => ({ maxPerMinute })),
+  'partner-ingest.io/max-megabytes-per-day': bound.transform((maxMegabytesPerDay) => ({
+    maxMegabytesPerDay,
+  })),
+  'partner-ingest.io/not-after': z.iso
+    .datetime({
+      offset: true,
+      error: 'must be a time of RFC 3339 such as 2027-01-31T12:00:00Z',
+    })
+    .transform((time) => ({ notAfter: new Date(time) })),
+  'partner-ingest.io/cidrs': z
+    .string()
+    .transform((value) => value.split(',').map((cidr) => cidr.trim()))
+    .refine((cidrs) => cidrs.length <= MAX_CIDRS && cidrs.every(isNetwork), {
+      error: `must be 1 to ${MAX_CIDRS} addresses or networks such as 192.0.2.0/24, separated by commas`,
+    })
+    .transform((cidrs) => ({ cidrs })),
 };
 
-/** Other annotations can be large, so they are dropped. */
-export function termAnnotations(
-  annotations: Readonly<Record<string, string>> = {},
-): Readonly<Record<string, string>> {
-  return Object.fromEntries(
-    Object.entries(annotations).filter(([name]) => Object.hasOwn(rules, name)),
-  );
+export interface ReadTerms {
+  readonly terms: KeyTerms;
+  /** Annotations that break their rule: none of the Secret's keys is used. */
+  readonly faults: readonly string[];
 }
 
-export function readTerms(annotations: Readonly<Record<string, string>>): {
-  readonly terms: KeyTerms;
-  readonly faults: readonly string[];
-} {
+export function readTerms(given: Readonly<Record<string, string>>): ReadTerms {
   const faults: string[] = [];
   let terms: KeyTerms = {};
-  for (const [name, { text, read }] of Object.entries(rules)) {
-    const value = annotations[name];
+  for (const [name, rule] of Object.entries(annotations)) {
+    const value = given[name];
     if (value === undefined) continue;
-    const asked = read(value.trim());
-    if (asked === undefined)
-      faults.push(`annotation ${name} ${text}; the keys of this Secret are not used`);
-    else terms = { ...terms, ...asked };
+    const { success, data, error } = rule.safeParse(value.trim());
+    if (success) terms = { ...terms, ...data };
+    else
+      faults.push(
+        `annotation ${name} ${error.issues[0]?.message}; the keys of this Secret are not used`,
+      );
   }
   return { terms, faults };
 }
 
-export function smallerBounds(one: PartnerBounds, other: PartnerBounds): PartnerBounds {
-  const smaller = (field: keyof PartnerBounds): PartnerBounds => {
-    const least = Math.min(one[field] ?? Infinity, other[field] ?? Infinity);
-    return least === Infinity ? {} : { [field]: least };
+export function smallestBounds(all: readonly PartnerBounds[]): PartnerBounds {
+  const smallest = (field: keyof PartnerBounds): number | undefined => {
+    const given = all.flatMap((bounds) => bounds[field] ?? []);
+    return given.length === 0 ? undefined : Math.min(...given);
   };
-  return { ...smaller('maxPerMinute'), ...smaller('maxMegabytesPerDay') };
+  return defined({
+    maxPerMinute: smallest('maxPerMinute'),
+    maxMegabytesPerDay: smallest('maxMegabytesPerDay'),
+  });
 }
 
 export function addressCheck({ cidrs }: KeyTerms): AddressTest {

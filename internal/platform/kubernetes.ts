@@ -8,7 +8,7 @@ import {
   type ApiType,
 } from '@kubernetes/client-node';
 import { contactReason } from './contact-failure.ts';
-import { pause } from './deadline.ts';
+import { withDeadline } from './deadline.ts';
 
 const SERVICE_ACCOUNT_TOKEN = '/var/run/secrets/kubernetes.io/serviceaccount/token';
 
@@ -92,7 +92,7 @@ export class Kubernetes {
   /**
    * Resolves when the server ends the watch after `seconds`, or `signal` aborts. Rejects with
    * `KubernetesError` for a status or an ERROR event, if the connection breaks, if `onEvent`
-   * throws, or if the watch outlives its end by `graceMs`.
+   * throws, and with `DeadlineError` if the watch outlives its end by `graceMs`.
    */
   async watch(
     path: string,
@@ -107,6 +107,7 @@ export class Kubernetes {
     const over = new AbortController();
     const signal = AbortSignal.any([options.signal, over.signal]);
     const ended = new Promise<void>((resolve, reject) => {
+      signal.addEventListener('abort', () => resolve(), { once: true });
       const onEvent = (type: string, object: unknown): void => {
         if (signal.aborted) return;
         try {
@@ -131,14 +132,8 @@ export class Kubernetes {
         else signal.addEventListener('abort', () => open.abort(), { once: true });
       }, reject);
     });
-    // If the deadline wins the race below, nothing else handles this rejection.
-    ended.catch(() => {});
-    const deadline = async (): Promise<void> => {
-      await pause(options.seconds * 1_000 + options.graceMs, signal);
-      if (!signal.aborted) throw new Error('the watch hangs');
-    };
     try {
-      await Promise.race([ended, deadline()]);
+      await withDeadline(ended, options.seconds * 1_000 + options.graceMs, 'a watch');
     } finally {
       over.abort();
     }

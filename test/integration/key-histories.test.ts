@@ -225,7 +225,8 @@ class History {
     const data = { key: Buffer.from(KEYS[keyIndex]!).toString('base64') };
     const partnerId = partnerOf(at);
     const made = { namespace: 'keys', name: `s-${at}`, partnerId, status: undefined, data };
-    this.#secrets.set(at, { ...made, ...this.#ids(at) });
+    const plain = { terms: {}, faults: [] };
+    this.#secrets.set(at, { ...made, ...plain, ...this.#ids(at) });
   }
 
   #ids(at: number) {

@@ -6,6 +6,7 @@ import { newApiKey } from '../../internal/partner/api-key.ts';
 import { PARTNER_KEYS, SupersededError } from '../../internal/partner/key-document.ts';
 import type { PartnerSecret, Problem } from '../../internal/partner/key-secret.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
+import { readTerms } from '../../internal/partner/key-terms.ts';
 import { DAY_MS, later, systemClock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
@@ -64,6 +65,8 @@ const secret = (
   createdAt: new Date(0),
   partnerId,
   status: undefined,
+  terms: {},
+  faults: [],
   data: Object.fromEntries(
     (of.keys ?? [newApiKey()]).map((key, index) => [
       `key-${index}`,
@@ -117,7 +120,7 @@ describe('a partial list', () => {
 describe('a list that would end all keys', () => {
   const unusable = (one: PartnerSecret): PartnerSecret => ({
     ...one,
-    annotations: { 'partner-ingest.io/cidrs': 'everywhere' },
+    ...readTerms({ 'partner-ingest.io/cidrs': 'everywhere' }),
   });
 
   test.each([

@@ -2,7 +2,11 @@
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import type { PartnerSecret } from '../../internal/partner/key-secret.ts';
-import type { SecretSource, SecretView } from '../../internal/controller/secret-source.ts';
+import type {
+  SecretList,
+  SecretSource,
+  SecretView,
+} from '../../internal/controller/secret-source.ts';
 import type { SecretWish } from './cluster.ts';
 import { eventually } from './wait.ts';
 
@@ -36,8 +40,13 @@ export function secretSourceConformance(open: () => Promise<SourceBench>): void 
     await bench.close?.();
   });
 
-  const follow = (): void => {
+  /** Resolves to the first list that says something. */
+  const follow = async (): Promise<SecretList> => {
     view = bench.source.follow(() => (changes += 1), stop.signal);
+    return eventually('a list', async () => {
+      const list = await view.list();
+      return (list.complete || list.problems.length > 0) && list;
+    });
   };
   const secretNamed = async (name: string): Promise<PartnerSecret | undefined> =>
     (await view.list()).secrets.find((secret) => secret.name === name);
@@ -53,8 +62,7 @@ export function secretSourceConformance(open: () => Promise<SourceBench>): void 
     await bench.apply('acme', { partner: 'acme', keys, status: 'inactive' });
     await bench.apply('plain', { partner: 'plain', keys: [newApiKey()] });
     await bench.addStranger();
-    follow();
-    const { secrets } = await view.list();
+    const { secrets } = await follow();
     expect(secrets.map((secret) => secret.name).toSorted()).toEqual(['acme', 'plain']);
     expect(await secretNamed('acme')).toMatchObject({
       namespace: bench.namespace,
@@ -69,8 +77,7 @@ export function secretSourceConformance(open: () => Promise<SourceBench>): void 
 
   test('a new, a changed and a deleted Secret are reported', async () => {
     await bench.apply('other', { partner: 'other', keys: [newApiKey()] });
-    follow();
-    await view.list();
+    await follow();
     const seen = async (what: string, look: () => Promise<boolean>): Promise<void> => {
       const before = changes;
       await eventually(what, async () => changes > before && (await look()));
@@ -95,8 +102,7 @@ export function secretSourceConformance(open: () => Promise<SourceBench>): void 
   test('a source that cannot be read reports that, not an empty list', async () => {
     await bench.apply('acme', { partner: 'acme', keys: [newApiKey()] });
     await bench.harm();
-    follow();
-    const list = await view.list();
+    const list = await follow();
     expect(list.complete).toBe(false);
     expect(list.provesGone({ namespace: bench.namespace, name: 'gone', uid: 'gone' })).toBe(false);
     expect(list.problems).toHaveLength(1);
