@@ -5,6 +5,8 @@
 import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { partnerSecretManifest } from '../../internal/partner/key-manifest.ts';
+import { STATUS_ANNOTATION } from '../../internal/partner/key-secret.ts';
+import { defined } from '../../internal/platform/defined.ts';
 
 export interface DemoPartner {
   readonly partner: string;
@@ -18,11 +20,13 @@ export interface DemoPartner {
  * of it.
  */
 export async function writePartnerSecret(folder: string, wanted: DemoPartner): Promise<string> {
-  const { partner } = wanted;
+  const { partner, keys, status } = wanted;
   await mkdir(folder, { recursive: true });
   const file = join(folder, `${partner}.yaml`);
   const { yaml } = partnerSecretManifest({
-    ...wanted,
+    partner,
+    keys,
+    annotations: { ...wanted.annotations, ...defined({ [STATUS_ANNOTATION]: status }) },
     name: `partner-${partner}`,
     namespace: 'partner-keys',
   });

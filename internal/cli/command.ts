@@ -43,10 +43,7 @@ export async function submissionById(id: string, desk: Desk, now: Date): Promise
 }
 
 export interface Desk extends Reads {
-  readonly keys: Pick<
-    KeyStore,
-    'list' | 'beginningWith' | 'revoke' | 'disabled' | 'disable' | 'enable'
-  >;
+  readonly keys: Pick<KeyStore, 'list' | 'revoke' | 'disabled'>;
   readonly holds: Pick<PartnerHolds, 'set' | 'clear' | 'list' | 'isSet'>;
   readonly moves: OperatorMoves;
   readonly corrections: AccountCorrections;

@@ -20,7 +20,8 @@ export const keysRevoke = commandOf<PartnerKey>({
   final: true,
   select: async ({ desk, positionals }) => {
     const [id = ''] = positionals;
-    const [key, other] = await desk.keys.beginningWith(id);
+    const all = await desk.keys.list();
+    const [key, other] = all.filter(({ hash }) => hash.startsWith(id));
     if (key === undefined) throw new CommandError(`no key begins with ${id}: see "keys list"`);
     if (other !== undefined)
       throw new CommandError(`several keys begin with ${id}: give more of the SHA-256`);

@@ -45,7 +45,7 @@ const words: readonly Word[] = [
     result: 'disabled',
     done: 'is disabled: each ingest that reaches MongoDB answers its keys 403 within a second; what it sent before is still worked on',
     already: 'is disabled already',
-    act: (desk, partnerId) => desk.keys.disable(partnerId, desk.trail.by),
+    act: (desk, partnerId) => desk.keys.disabled.set(partnerId, desk.trail.by),
   },
   {
     name: 'enable',
@@ -56,7 +56,7 @@ const words: readonly Word[] = [
     result: 'enabled',
     done: 'is enabled: each ingest that reaches MongoDB knows it within a second',
     already: 'is not disabled',
-    act: (desk, partnerId) => desk.keys.enable(partnerId, desk.trail.by),
+    act: (desk, partnerId) => desk.keys.disabled.clear(partnerId, desk.trail.by),
   },
 ];
 

@@ -25,22 +25,23 @@ export interface Flagged {
   readonly by: string;
 }
 
-export interface FlagOptions {
+interface FlagOptions {
   readonly db: Db;
   readonly clock: Clock;
 }
 
-export abstract class PartnerFlag {
-  protected abstract readonly partners: Collection<Flagged>;
+class PartnerFlag {
+  readonly #partners: Collection<Flagged>;
   readonly #clock: Clock;
 
-  constructor({ clock }: FlagOptions) {
+  constructor(partners: Collection<Flagged>, clock: Clock) {
+    this.#partners = partners;
     this.#clock = clock;
   }
 
   /** Rejects with `NewerVersionError` if one of them is in a newer form. */
   async list(): Promise<Flagged[]> {
-    const found = await this.partners
+    const found = await this.#partners
       .find({ $or: [{ isSet: true }, newerThan(FLAGS_SCHEMA)] }, bounded)
       .sort({ _id: 1 })
       .limit(FLAGGED_MAX)
@@ -63,7 +64,7 @@ export abstract class PartnerFlag {
   }
 
   async #read(partnerId: string): Promise<Flagged | null> {
-    const found = await this.partners.findOne({ _id: partnerId }, bounded);
+    const found = await this.#partners.findOne({ _id: partnerId }, bounded);
     if (found !== null) refuse(found);
     return found;
   }
@@ -75,10 +76,10 @@ export abstract class PartnerFlag {
     const change = { schema: FLAGS_SCHEMA, isSet, version, at: this.#clock.now(), by };
     if (before !== null) {
       const filter = { _id: partnerId, version: before.version };
-      return (await this.partners.updateOne(filter, { $set: change })).matchedCount === 1;
+      return (await this.#partners.updateOne(filter, { $set: change })).matchedCount === 1;
     }
     try {
-      await this.partners.insertOne({ _id: partnerId, ...change });
+      await this.#partners.insertOne({ _id: partnerId, ...change });
       return true;
     } catch (error) {
       if (isDuplicateKey(error)) return false;
@@ -91,19 +92,13 @@ const refuse = (flagged: Flagged): void =>
   refuseNewer("operators' flags of partners", flagged, FLAGS_SCHEMA);
 
 export class PartnerHolds extends PartnerFlag {
-  protected override readonly partners: Collection<Flagged>;
-
-  constructor(options: FlagOptions) {
-    super(options);
-    this.partners = options.db.collection<Flagged>(PARTNER_HOLDS);
+  constructor({ db, clock }: FlagOptions) {
+    super(db.collection<Flagged>(PARTNER_HOLDS), clock);
   }
 }
 
 export class PartnersDisabled extends PartnerFlag {
-  protected override readonly partners: Collection<Flagged>;
-
-  constructor(options: FlagOptions) {
-    super(options);
-    this.partners = options.db.collection<Flagged>(PARTNERS_DISABLED);
+  constructor({ db, clock }: FlagOptions) {
+    super(db.collection<Flagged>(PARTNERS_DISABLED), clock);
   }
 }

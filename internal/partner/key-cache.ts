@@ -1,6 +1,5 @@
 /** Holds all keys in memory, so that a look-up in ingest never waits. */
 import type { Clock } from '../platform/clock.ts';
-import { withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import type { Loops } from '../platform/loop.ts';
 import { hashApiKey, isTestKey } from './api-key.ts';
@@ -11,7 +10,6 @@ import { addressCheck, type KeyTerms } from './key-terms.ts';
 /** A change takes effect within a second. */
 const LOOK_EVERY_MS = 500;
 const LOOK_FAILS_AFTER_MS = 10_000;
-const LOAD_TIMEOUT_MS = 10_000;
 const TOUCH_EVERY_MS = 30_000;
 const TOUCH_FAILS_AFTER_MS = 90_000;
 
@@ -30,30 +28,24 @@ export type KeyLookup =
       readonly otherMode: boolean;
     });
 
+interface KeyCacheTools {
+  readonly store: KeyStore;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly onLoad: (keys: readonly StoredKey[]) => void;
+  readonly onCurrent: (at: Date) => void;
+}
+
 export class KeyCache {
-  readonly #store: KeyStore;
-  readonly #clock: Clock;
-  readonly #log: Logger;
-  readonly #onLoad: (keys: readonly StoredKey[]) => void;
-  readonly #onCurrent: (at: Date) => void;
+  readonly #tools: KeyCacheTools;
   #keys: ReadonlyMap<string, KnownKey> = new Map();
-  #ended: EndedAccess = { revoked: new Set(), disabled: new Set() };
+  #ended: EndedAccess = { revoked: new Map(), disabled: new Set() };
   readonly #used = new Set<string>();
   #version: number | undefined;
   #failure: unknown;
 
-  constructor(options: {
-    readonly store: KeyStore;
-    readonly clock: Clock;
-    readonly log: Logger;
-    readonly onLoad: (keys: readonly StoredKey[]) => void;
-    readonly onCurrent: (at: Date) => void;
-  }) {
-    this.#store = options.store;
-    this.#clock = options.clock;
-    this.#log = options.log;
-    this.#onLoad = options.onLoad;
-    this.#onCurrent = options.onCurrent;
+  constructor(tools: KeyCacheTools) {
+    this.#tools = tools;
   }
 
   get loaded(): boolean {
@@ -93,27 +85,21 @@ export class KeyCache {
 
   /** Keeps the keys in memory while they cannot be read. */
   async refresh(): Promise<void> {
-    const askedAt = this.#clock.now();
-    const { documents } = this.#store;
+    const { store, clock, onCurrent } = this.#tools;
+    const askedAt = clock.now();
     try {
-      const [version, ended] = await Promise.all([
-        documents.version(),
-        this.#store.ended().then((found) => {
-          // What was ended counts at once, whatever becomes of the document.
-          this.#ended = together(this.#ended, found);
-          return found;
-        }),
-      ]);
+      const ended = await store.ended();
+      // What was ended counts at once, whatever becomes of the document.
+      this.#ended = together(this.#ended, ended);
+      const version = await store.documents.version();
       const isNew = version !== undefined && version !== this.#version;
-      const document = isNew
-        ? await withDeadline(documents.read(), LOAD_TIMEOUT_MS, 'reading the keys')
-        : undefined;
+      const document = isNew ? await store.documents.read() : undefined;
       this.#failure = undefined;
       // An emptied database ends no key, and brings no revoked one back.
       if (version === undefined || (isNew && document?.syncedAt === undefined)) return;
       this.#ended = ended;
       if (document !== undefined) this.#take(document);
-      this.#onCurrent(askedAt);
+      onCurrent(askedAt);
     } catch (error) {
       this.#failure = error;
       throw error;
@@ -121,24 +107,26 @@ export class KeyCache {
   }
 
   #take({ keys, version }: KeyDocument): void {
+    const { log, onLoad } = this.#tools;
     this.#keys = new Map(
       keys.map(({ hash, partnerId, status, terms }) => [
         hash,
         { known: true, partnerId, active: status === 'active', terms, admits: addressCheck(terms) },
       ]),
     );
-    if (this.#version === undefined) this.#log.info({ keys: keys.length }, 'partner keys loaded');
+    if (this.#version === undefined) log.info({ keys: keys.length }, 'partner keys loaded');
     this.#version = version;
-    this.#onLoad(keys);
+    onLoad(keys);
   }
 
   /** Writes when keys were last used. */
   async touch(): Promise<void> {
     if (this.#used.size === 0) return;
+    const { store, clock } = this.#tools;
     const hashes = [...this.#used];
     this.#used.clear();
     try {
-      await this.#store.touch(hashes, this.#clock.now());
+      await store.touch(hashes, clock.now());
     } catch (error) {
       for (const hash of hashes) this.#used.add(hash);
       throw error;
@@ -148,7 +136,7 @@ export class KeyCache {
 
 function together(one: EndedAccess, other: EndedAccess): EndedAccess {
   return {
-    revoked: new Set([...one.revoked, ...other.revoked]),
+    revoked: new Map([...one.revoked, ...other.revoked]),
     disabled: new Set([...one.disabled, ...other.disabled]),
   };
 }

@@ -17,8 +17,8 @@ const KEYS_SCHEMA = 1;
 /** Only the database's clock measures it. */
 const LEASE_MS = 15_000;
 const CALL_TIMEOUT_MS = 3_000;
-/** 12 MB take a second or two. */
-const WRITE_TIMEOUT_MS = 10_000;
+/** 12 MB take a second or two; the driver has no time-out for a server that hangs. */
+const WHOLE_TIMEOUT_MS = 10_000;
 
 export interface StoredKey extends WantedKey {
   readonly updatedAt: Date;
@@ -97,9 +97,10 @@ export class KeyDocuments {
   }
 
   async read(): Promise<KeyDocument | undefined> {
-    const document = (await this.#documents.findOne({ _id: KEYS }, bounded)) ?? undefined;
-    if (document !== undefined) refuseNewer('the partner keys', document, KEYS_SCHEMA);
-    return document;
+    const reading = this.#documents.findOne({ _id: KEYS }, bounded);
+    const document = await withDeadline(reading, WHOLE_TIMEOUT_MS, 'reading the keys');
+    if (document !== null) refuseNewer('the partner keys', document, KEYS_SCHEMA);
+    return document ?? undefined;
   }
 
   /**
@@ -117,8 +118,7 @@ export class KeyDocuments {
       { _id: KEYS, version },
       { $set: { schema: KEYS_SCHEMA, version: next, keys, ...(synced ? { syncedAt: now } : {}) } },
     );
-    // A large message to a server that hangs has no time-out of the driver's.
-    const { matchedCount } = await withDeadline(replaced, WRITE_TIMEOUT_MS, 'writing the keys');
+    const { matchedCount } = await withDeadline(replaced, WHOLE_TIMEOUT_MS, 'writing the keys');
     if (matchedCount === 0) throw new SupersededError();
   }
 }

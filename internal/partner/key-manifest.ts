@@ -1,15 +1,13 @@
 /** Writes the Secret manifest of a partner's keys: the reverse of key-secret.ts. */
 import { stringify } from 'yaml';
-import { defined } from '../platform/defined.ts';
 import { keyDigest } from './api-key.ts';
-import { PARTNER_LABEL, STATUS_ANNOTATION } from './key-secret.ts';
+import { PARTNER_LABEL } from './key-secret.ts';
 
 export interface KeyManifest {
   readonly name: string;
   readonly namespace: string;
   readonly partner: string;
   readonly keys: readonly string[];
-  readonly status?: string;
   readonly annotations?: Readonly<Record<string, string>>;
 }
 
@@ -17,11 +15,7 @@ export function partnerSecretManifest(wanted: KeyManifest): {
   readonly yaml: string;
   readonly object: object;
 } {
-  const { name, namespace, partner, keys, status } = wanted;
-  const annotations = {
-    ...wanted.annotations,
-    ...defined({ [STATUS_ANNOTATION]: status }),
-  };
+  const { name, namespace, partner, keys, annotations = {} } = wanted;
   const object = {
     apiVersion: 'v1',
     kind: 'Secret',

@@ -4,7 +4,7 @@ import type { Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import { bounded } from '../platform/mongo-read.ts';
 import { isDuplicateKey } from '../platform/mongo.ts';
-import { PartnersDisabled, type Flagged } from './flags.ts';
+import { PartnersDisabled } from './flags.ts';
 import { KeyDocuments, type StoredKey } from './key-document.ts';
 
 export const KEYS_REVOKED = 'partner_keys_revoked';
@@ -18,7 +18,7 @@ export interface PartnerKey extends StoredKey {
 
 /** What operators ended, by hash and by partner. */
 export interface EndedAccess {
-  readonly revoked: ReadonlySet<string>;
+  readonly revoked: ReadonlyMap<string, Date>;
   readonly disabled: ReadonlySet<string>;
 }
 
@@ -35,13 +35,13 @@ interface KeyUse {
 
 export class KeyStore {
   readonly documents: KeyDocuments;
-  readonly #disabled: PartnersDisabled;
+  readonly disabled: PartnersDisabled;
   readonly #db: Db;
   readonly #clock: Clock;
 
   constructor(options: { readonly db: Db; readonly clock: Clock }) {
     this.documents = new KeyDocuments(options);
-    this.#disabled = new PartnersDisabled(options);
+    this.disabled = new PartnersDisabled(options);
     this.#db = options.db;
     this.#clock = options.clock;
   }
@@ -56,26 +56,22 @@ export class KeyStore {
 
   /** Operators end keys and partners by hand, so there are few rows. */
   async ended(): Promise<EndedAccess> {
-    const [revoked, disabled] = await Promise.all([this.revoked(), this.disabled()]);
+    const [revoked, disabled] = await Promise.all([this.revoked(), this.disabled.list()]);
     return { revoked, disabled: new Set(disabled.map(({ _id }) => _id)) };
   }
 
-  /** Hashes of keys, also of those that no Secret holds now. */
-  async revoked(): Promise<ReadonlySet<string>> {
-    return new Set((await this.#allRevoked()).map(({ _id }) => _id));
+  /** By hash, also of keys that no Secret holds now. */
+  async revoked(): Promise<ReadonlyMap<string, Date>> {
+    const all = await this.#revoked.find({}, bounded).toArray();
+    return new Map(all.map(({ _id, revokedAt }) => [_id, revokedAt]));
   }
 
-  #allRevoked(): Promise<readonly Revoked[]> {
-    return this.#revoked.find({}, bounded).toArray();
-  }
-
-  async list(partnerId: string | undefined): Promise<readonly PartnerKey[]> {
-    const [document, revoked, uses] = await Promise.all([
+  async list(partnerId?: string): Promise<readonly PartnerKey[]> {
+    const [document, revokedAt, uses] = await Promise.all([
       this.documents.read(),
-      this.#allRevoked(),
+      this.revoked(),
       this.#uses.find({}, bounded).toArray(),
     ]);
-    const revokedAt = new Map(revoked.map((row) => [row._id, row.revokedAt]));
     const lastUsedAt = new Map(uses.map((row) => [row._id, row.lastUsedAt]));
     return (document?.keys ?? [])
       .filter((key) => partnerId === undefined || key.partnerId === partnerId)
@@ -84,11 +80,6 @@ export class KeyStore {
         ...defined({ revokedAt: revokedAt.get(key.hash), lastUsedAt: lastUsedAt.get(key.hash) }),
       }))
       .toSorted((one, other) => (inOrder(one) < inOrder(other) ? -1 : 1));
-  }
-
-  /** `prefix` is hexadecimal. */
-  async beginningWith(prefix: string): Promise<readonly PartnerKey[]> {
-    return (await this.list(undefined)).filter(({ hash }) => hash.startsWith(prefix));
   }
 
   /** False if it was revoked before. */
@@ -100,18 +91,6 @@ export class KeyStore {
       if (isDuplicateKey(error)) return false;
       throw error;
     }
-  }
-
-  disabled(): Promise<readonly Flagged[]> {
-    return this.#disabled.list();
-  }
-
-  disable(partnerId: string, by: string): Promise<boolean> {
-    return this.#disabled.set(partnerId, by);
-  }
-
-  enable(partnerId: string, by: string): Promise<boolean> {
-    return this.#disabled.clear(partnerId, by);
   }
 
   async touch(hashes: readonly string[], lastUsedAt: Date): Promise<void> {

@@ -13,8 +13,8 @@ export type PartnerView = Awaited<ReturnType<typeof partnersView>>[number];
 
 export async function partnersView({ keys, holds }: Pick<Reads, 'keys' | 'holds'>, now: Date) {
   const [all, disabled, held] = await Promise.all([
-    keys.list(undefined),
-    keys.disabled(),
+    keys.list(),
+    keys.disabled.list(),
     holds.list(),
   ]);
   const byPartner = Map.groupBy(all, ({ partnerId }) => partnerId);
@@ -79,7 +79,7 @@ export function reactivation(secret: string): string {
 export type KeyView = Awaited<ReturnType<typeof keysView>>[number];
 
 export async function keysView({ keys }: Pick<Reads, 'keys'>, partner: string | undefined) {
-  const [all, flagged] = await Promise.all([keys.list(partner), keys.disabled()]);
+  const [all, flagged] = await Promise.all([keys.list(partner), keys.disabled.list()]);
   const disabled = new Set(flagged.map(({ _id }) => _id));
   return all.map((key) => ({
     key: keyIdOf(key.hash),

@@ -135,8 +135,8 @@ class History {
         break;
       case 'flag': {
         const partner = partnerOf(what.slot);
-        if (what.off) await this.#store.disable(partner, 'jane');
-        else await this.#store.enable(partner, 'jane');
+        if (what.off) await this.#store.disabled.set(partner, 'jane');
+        else await this.#store.disabled.clear(partner, 'jane');
         this.#disabled[what.off ? 'add' : 'delete'](partner);
         break;
       }

@@ -173,14 +173,14 @@ test('a revoked key never works again, whatever happens to its Secret', async ()
     nowMs += 30 * DAY_MS;
     await round(secrets);
     expect(codes()).toEqual(secrets.length === 0 ? [] : ['key_revoked']);
-    expect(await store.revoked()).toEqual(new Set([hash]));
+    expect([...(await store.revoked()).keys()]).toEqual([hash]);
   }
 });
 
 test('the last use of a key is listed until the key ends', async () => {
   const one = secret('acme');
   await round([one]);
-  const [{ hash } = { hash: '' }] = await store.list(undefined);
+  const [{ hash } = { hash: '' }] = await store.list();
   await store.touch([hash], clock.now());
   await store.touch([hash], new Date(0));
   expect(await store.list('acme')).toMatchObject([{ hash, lastUsedAt: clock.now() }]);

@@ -55,9 +55,9 @@ test.each([1_000, KEYS_MAX])(
     const store = new KeyStore({ db: world.stores.db, clock });
     await store.revoke(hashApiKey(added));
     const revocation = await becomes(added, 401);
-    await store.disable('last', 'jane');
+    await store.disabled.set('last', 'jane');
     const disabling = await becomes(last, 403);
-    await store.enable('last', 'jane');
+    await store.disabled.clear('last', 'jane');
     console.log(`${count} keys: new ${arrival}, revoked ${revocation}, disabled ${disabling}`);
   },
 );

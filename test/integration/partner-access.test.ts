@@ -6,6 +6,7 @@ import type { TrailEntry } from '../../internal/audit/entry.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { partnerSecretManifest } from '../../internal/partner/key-manifest.ts';
+import { STATUS_ANNOTATION } from '../../internal/partner/key-secret.ts';
 import { cliOf, type Ran } from '../support/cli.ts';
 import { INGEST_PATH, lookedUp, send } from '../support/http.ts';
 import { hurryReconcile, submit } from '../support/processing.ts';
@@ -156,7 +157,7 @@ async function addSecret(name: string, status: string): Promise<string> {
     namespace: 'partner-keys',
     partner: 'demo',
     keys: [key],
-    status,
+    annotations: { [STATUS_ANNOTATION]: status },
   });
   await writeFile(join(world.keyFolder, `${name}.yaml`), yaml);
   return key;

@@ -54,9 +54,9 @@ export const breaks = {
       },
       {
         file: KEY_DOCUMENT,
-        find: 'return document;',
+        find: 'return document ?? undefined;',
         replace: `const renamed = ({ sha256, hash = sha256, ...key }) => ({ ...key, hash });
-         return document && { ...document, keys: document.keys.map(renamed) };`,
+         return document === null ? undefined : { ...document, keys: document.keys.map(renamed) };`,
       },
     ],
     found: /answered (the \w+ key )?401/,
