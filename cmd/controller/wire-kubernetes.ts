@@ -10,29 +10,18 @@ import { Kubernetes } from '../../internal/platform/kubernetes.ts';
 import type { Logger } from '../../internal/platform/log.ts';
 import type { ControllerMetrics } from '../../internal/telemetry/metrics.ts';
 
-export function kubernetesParts(
-  config: ConfigOf<'controller'>,
-  tools: {
-    readonly clock: Clock;
-    readonly log: Logger;
-    readonly closers: Closers;
-    readonly metrics: ControllerMetrics;
-  },
-) {
-  const { POD_NAME: pod, WATCH_NAMESPACES: namespace = '' } = config;
-  const { clock, log, closers, metrics } = tools;
+export interface KubernetesTools {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly closers: Closers;
+  readonly metrics: ControllerMetrics;
+}
+
+export function kubernetesParts(config: ConfigOf<'controller'>, parts: KubernetesTools) {
   const kubernetes = new Kubernetes(config.KUBECONFIG);
   const core = kubernetes.client(CoreV1Api, CALL_TIMEOUT_MS);
-
-  const events = new SecretEvents({
-    core,
-    instance: pod,
-    clock,
-    log,
-    results: metrics.secretEvents,
-  });
-  closers.add('events', () => events.close());
-
-  const source = kubernetesSource(namespace, { kubernetes, core, clock, log, metrics });
+  const events = new SecretEvents(config.POD_NAME, { ...parts, core });
+  parts.closers.add('events', () => events.close());
+  const source = kubernetesSource(config.WATCH_NAMESPACES ?? '', { ...parts, kubernetes, core });
   return { source, report: events.tell.bind(events) };
 }

@@ -1,9 +1,8 @@
-/** Leadership by the lease in the document of keys. */
+/** Leadership by the lease in the document of keys, and the loops of the process that leads. */
 import type { KeyDocuments } from '../partner/key-document.ts';
 import type { Clock } from '../platform/clock.ts';
-import { DeadlineError } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
-import type { Loop, Loops } from '../platform/loop.ts';
+import type { Loop, LoopOptions, Loops } from '../platform/loop.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import {
   LEASE_LOOK_EVERY_MS,
@@ -13,53 +12,81 @@ import {
   RENEW_EVERY_MS,
 } from './limits.ts';
 
+type LoopName = 'partner_secrets' | 'backlog' | 'audit' | 'probe';
+
+/** A loop that works only while this process leads. */
+export interface LeaderLoop extends Omit<LoopOptions<LoopName>, 'run'> {
+  /** `term` aborts when the lease is lost. */
+  run(term: AbortSignal): Promise<unknown>;
+  /** Called before the first round and after each term: removes what rounds exported. */
+  forget(): void;
+}
+
 export interface LeadershipTools {
   readonly lease: Pick<KeyDocuments, 'take' | 'renew' | 'giveBack'>;
   /** Unique for each start of a process. */
   readonly holder: string;
   readonly clock: Clock & { readonly known?: boolean };
-  readonly loops: Pick<Loops<'lease'>, 'start'>;
+  readonly loops: Pick<Loops<'lease' | LoopName>, 'start'>;
   readonly log: Logger;
-  readonly metrics: Pick<ControllerMetrics, 'leader'>;
+  readonly metrics: ControllerMetrics;
 }
 
 export class Leadership {
   readonly #tools: LeadershipTools;
-  readonly #lead: (term: AbortSignal) => void;
-  readonly #loop: Loop;
+  readonly #lease: Loop;
+  readonly #ofLeader: Loop[] = [];
   #term: AbortController | undefined;
-  #deadline: NodeJS.Timeout | undefined;
+  #renewedAtMs = 0;
   #isSeen = false;
 
-  /** `lead` is called when a term begins; its signal aborts when the lease cannot be trusted. */
-  constructor(tools: LeadershipTools, lead: (term: AbortSignal) => void) {
+  constructor(tools: LeadershipTools) {
     this.#tools = tools;
-    this.#lead = lead;
-    this.#loop = tools.loops.start({
+    this.#lease = tools.loops.start({
       name: 'lease',
       needed: true,
-      everyMs: () => (this.#term === undefined ? LEASE_LOOK_EVERY_MS : RENEW_EVERY_MS),
+      everyMs: () => (this.leads ? RENEW_EVERY_MS : LEASE_LOOK_EVERY_MS),
       retry: LEASE_RETRY,
       failsAfterMs: LEASE_STALE_MS,
       run: () => this.#takeOrRenew(),
     });
   }
 
-  faults(): readonly string[] {
-    return this.#isSeen ? [] : ['the lease in MongoDB has not been read yet'];
+  get leads(): boolean {
+    return this.#term !== undefined;
+  }
+
+  readonly faults = (): readonly string[] =>
+    this.#isSeen ? [] : ['the lease in MongoDB has not been read yet'];
+
+  /** Each term begins with a round. */
+  start(options: LeaderLoop): Loop {
+    let last: AbortSignal | undefined;
+    options.forget();
+    const loop = this.#tools.loops.start({
+      ...options,
+      run: async () => {
+        const term = this.#term?.signal;
+        if (term !== last) options.forget();
+        last = term;
+        if (term !== undefined) await options.run(term);
+      },
+    });
+    this.#ofLeader.push(loop);
+    return loop;
   }
 
   /** Ends the term; the next one begins with what is stored then. */
   resign(): void {
     this.#end();
-    this.#loop.wake();
+    this.#lease.wake();
   }
 
   /** Gives the lease back, so that another process need not wait. */
   async close(): Promise<void> {
     const { lease, holder, log } = this.#tools;
-    await this.#loop.stop();
-    if (this.#term === undefined) return;
+    await this.#lease.stop();
+    if (!this.leads) return;
     this.#end();
     await lease
       .giveBack(holder)
@@ -67,18 +94,23 @@ export class Leadership {
   }
 
   async #takeOrRenew(): Promise<void> {
-    const { lease, holder, clock } = this.#tools;
+    const { lease, holder, clock, log } = this.#tools;
     // Ends of keys are judged by the database's time.
     if (clock.known === false) return;
     const sentAtMs = clock.monotonicMs();
-    const isOurs = await (this.#term === undefined ? lease.take(holder) : lease.renew(holder));
-    this.#isSeen = true;
-    if (!isOurs) return this.#end();
-    const leftMs = sentAtMs + RENEW_DEADLINE_MS - clock.monotonicMs();
-    if (leftMs <= 0) throw new DeadlineError('the answer came when the lease was over');
-    clearTimeout(this.#deadline);
-    this.#deadline = setTimeout(() => this.#tooLate(), leftMs);
-    if (this.#term === undefined) this.#begin();
+    try {
+      const isOurs = await (this.leads ? lease.renew(holder) : lease.take(holder));
+      this.#isSeen = true;
+      if (!isOurs) return this.#end();
+      this.#renewedAtMs = sentAtMs;
+      if (!this.leads) this.#begin();
+    } catch (error) {
+      if (this.leads && clock.monotonicMs() - this.#renewedAtMs > RENEW_DEADLINE_MS) {
+        log.warn({ holder }, 'the lease could not be renewed in time');
+        this.#end();
+      }
+      throw error;
+    }
   }
 
   #begin(): void {
@@ -86,22 +118,20 @@ export class Leadership {
     this.#term = new AbortController();
     log.info({ holder }, 'leading');
     metrics.leader.set(1);
-    this.#lead(this.#term.signal);
-  }
-
-  #tooLate(): void {
-    const { holder, log } = this.#tools;
-    log.warn({ holder }, 'the lease could not be renewed in time');
-    this.#end();
+    this.#wakeAll();
   }
 
   #end(): void {
     const { holder, log, metrics } = this.#tools;
     if (this.#term === undefined) return;
-    clearTimeout(this.#deadline);
     this.#term.abort();
     this.#term = undefined;
     metrics.leader.set(0);
     log.info({ holder }, 'no longer leading');
+    this.#wakeAll();
+  }
+
+  #wakeAll(): void {
+    for (const loop of this.#ofLeader) loop.wake();
   }
 }

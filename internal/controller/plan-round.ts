@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { StoredKey } from '../partner/key-document.ts';
 import { shareRoom, KEYS_MAX } from '../partner/key-room.ts';
-import type { KeySource, Problem, WantedKey } from '../partner/key-secret.ts';
+import type { Problem, WantedKey } from '../partner/key-secret.ts';
 import { ENDED_FREELY, NEARLY_FULL } from './limits.ts';
 import type { SecretList } from './secret-source.ts';
 
@@ -14,20 +14,31 @@ export interface Plan {
   readonly problems: readonly Problem[];
 }
 
+/** `wanted` and `stored` are by hash. */
 export function planRound(
   list: Pick<SecretList, 'complete' | 'provesGone'>,
   wanted: ReadonlyMap<string, WantedKey>,
-  all: readonly StoredKey[],
+  stored: ReadonlyMap<string, StoredKey>,
   now: Date,
 ): Plan {
-  const stored = new Map(all.map((key) => [key.hash, key]));
-  const unsure = unsurePartners(all, list);
+  const all = [...stored.values()];
+  const unsure = new Set(
+    all
+      .filter(({ status, source }) => status === 'inactive' || !list.provesGone(source))
+      .map(({ partnerId }) => partnerId),
+  );
   const next = new Map(stored);
   for (const key of wanted.values()) {
-    const current = stored.get(key.hash);
-    if (current !== undefined && isSame(current, key)) continue;
-    if (!list.complete && !isSafeUnseen(current, key, unsure)) continue;
-    next.set(key.hash, { ...key, updatedAt: now });
+    const { hash, partnerId, status } = key;
+    const current = stored.get(hash);
+    if (isDeepStrictEqual(current, { ...key, updatedAt: current?.updatedAt })) continue;
+    // An unread Secret may make its partner inactive, or own the same key.
+    const isSafe =
+      list.complete ||
+      (current === undefined
+        ? status === 'inactive' || !unsure.has(partnerId)
+        : status === 'inactive' && partnerId === current.partnerId);
+    if (isSafe) next.set(hash, { ...key, updatedAt: now });
   }
   // An unread Secret does not prove that its keys are gone.
   for (const { hash, source } of all)
@@ -35,19 +46,19 @@ export function planRound(
 
   const [first] = all;
   if (first !== undefined && next.size === 0 && all.length > ENDED_FREELY)
-    return { keys: all, put: 0, removed: [], problems: [allWouldEnd(first.source, all.length)] };
+    return { keys: all, put: 0, removed: [], problems: [allWouldEnd(first, all.length)] };
 
   const { fitting, over, asked } = shareRoom([...next.values()]);
   const left = new Set(fitting.map(({ hash }) => hash));
   return {
     keys: fitting,
     put: fitting.filter((key) => stored.get(key.hash) !== key).length,
-    removed: all.flatMap(({ hash }) => (left.has(hash) ? [] : [hash])),
+    removed: all.map(({ hash }) => hash).filter((hash) => !left.has(hash)),
     problems: [...over.map(tooMany), ...(asked > NEARLY_FULL ? [nearlyFull(asked)] : [])],
   };
 }
 
-function allWouldEnd(source: KeySource, count: number): Problem {
+function allWouldEnd({ source }: StoredKey, count: number): Problem {
   const message = `the Secrets that were read would end all ${count} partner keys, those of this Secret too, so none was ended: apply the Secrets again, or end access with "partner-ingest partner disable"`;
   return { source, code: 'all_keys_would_end', message };
 }
@@ -60,31 +71,4 @@ function tooMany({ source }: StoredKey): Problem {
 function nearlyFull(asked: number): Problem {
   const message = `the partner Secrets ask for ${Math.round(asked * 100)} % of the room for ${KEYS_MAX} keys; beyond 100 % the partners with the most keys lose their newest`;
   return { source: { namespace: '', name: '', uid: '' }, code: 'keys_nearly_full', message };
-}
-
-/**
- * Only new keys of known partners and switching off are safe: an unread Secret may make its partner
- * inactive or own the same key.
- */
-function isSafeUnseen(
-  stored: StoredKey | undefined,
-  wanted: WantedKey,
-  unsure: ReadonlySet<string>,
-): boolean {
-  if (stored === undefined) return wanted.status === 'inactive' || !unsure.has(wanted.partnerId);
-  return stored.partnerId === wanted.partnerId && wanted.status === 'inactive';
-}
-
-function unsurePartners(
-  stored: readonly StoredKey[],
-  list: Pick<SecretList, 'provesGone'>,
-): ReadonlySet<string> {
-  const unsure = stored.filter(
-    ({ status, source }) => status === 'inactive' || !list.provesGone(source),
-  );
-  return new Set(unsure.map(({ partnerId }) => partnerId));
-}
-
-function isSame(stored: StoredKey, wanted: WantedKey): boolean {
-  return isDeepStrictEqual(stored, { ...wanted, updatedAt: stored.updatedAt });
 }

@@ -1,100 +1,144 @@
 /**
- * Makes the stored keys match the partner Secrets by comparing states, so missed events do no harm.
+ * Makes the stored keys match the partner Secrets while this process leads, after changes and at
+ * intervals. It compares states, so missed events do no harm.
  */
 import { SupersededError } from '../partner/key-document.ts';
-import { wantedKeys, type KeySource, type Problem } from '../partner/key-secret.ts';
+import { wantedKeys, type Problem } from '../partner/key-secret.ts';
 import type { KeyStore } from '../partner/key-store.ts';
 import { partnersEnding } from '../partner/key-terms.ts';
 import type { Clock } from '../platform/clock.ts';
+import { pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
+import type { Loop } from '../platform/loop.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
-import { planRound, type Plan } from './plan-round.ts';
-import type { SecretList } from './secret-source.ts';
+import type { Leadership } from './leadership.ts';
+import { RESYNC_MS, ROUNDS_FAIL_AFTER_MS, ROUND_GAP_MS, ROUND_RETRY } from './limits.ts';
+import { planRound } from './plan-round.ts';
+import type { SecretList, SecretSource, SecretView } from './secret-source.ts';
 
-export interface ReconcileKeysTools {
+export interface ReconcileTools {
   readonly store: KeyStore;
   /** Under which this process takes the lease. */
   readonly holder: string;
   readonly clock: Clock;
   readonly log: Logger;
   readonly allowPublished: boolean;
-  readonly metrics: Pick<
-    ControllerMetrics,
-    'keysWanted' | 'partnersEnding' | 'secretProblems' | 'keyChanges' | 'syncedAt'
-  >;
+  readonly metrics: ControllerMetrics;
+}
+
+/**
+ * Resolves to what is wrong with the Secrets. Rejects with `SupersededError` if another process
+ * leads or the document is gone.
+ */
+export async function reconcileKeys(
+  list: SecretList,
+  { store, holder, allowPublished, clock, log, metrics }: ReconcileTools,
+): Promise<readonly Problem[]> {
+  const [document, revoked] = await Promise.all([store.documents.read(), store.revoked()]);
+  if (document?.holder !== holder) throw new SupersededError();
+  const stored = new Map(document.keys.map((key) => [key.hash, key]));
+  const { keys: wanted, problems } = wantedKeys(list.secrets, {
+    allowPublished,
+    heldBy: (hash) => stored.get(hash)?.source,
+  });
+  const now = clock.now();
+  const { keys, put, removed, problems: ofPlan } = planRound(list, wanted, stored, now);
+  const isChange = put > 0 || removed.length > 0;
+  if (isChange || (list.complete && document.syncedAt === undefined))
+    await store.documents.replace(document.version, keys, { synced: list.complete });
+  if (isChange)
+    log.info({ put, remove: removed.length, complete: list.complete }, 'partner keys changed');
+  metrics.keyChanges.inc({ change: 'put' }, put);
+  metrics.keyChanges.inc({ change: 'remove' }, removed.length);
+  if (list.complete) metrics.syncedAt.set(list.asOf.getTime() / 1_000);
+  await store.forgetUses(removed);
+
+  metrics.keysWanted.set(wanted.size);
+  metrics.partnersEnding.set(partnersEnding(wanted.values(), now).length);
+  const ofRevoked = [...wanted.values()].flatMap(({ hash, source }): Problem[] => {
+    const message =
+      'a key of this Secret was revoked by an operator and does not count: remove it from the Secret';
+    return revoked.has(hash) ? [{ source, code: 'key_revoked', message }] : [];
+  });
+  return [...list.problems, ...problems, ...ofRevoked, ...ofPlan];
+}
+
+interface KeyKeeperTools extends ReconcileTools {
+  readonly leadership: Leadership;
+  readonly source: SecretSource;
   report(problems: readonly Problem[]): void;
 }
 
-export class KeyRounds {
-  readonly #tools: ReconcileKeysTools;
-  #synced = false;
+export class KeyKeeper {
+  readonly #tools: KeyKeeperTools;
+  readonly #loop: Loop;
+  /** Followed for one term, because that of an earlier one may be older than the stored keys. */
+  #view: SecretView | undefined;
+  #isSynced = false;
   #warnings: readonly string[] = [];
+  #logged: ReadonlySet<string> = new Set();
 
-  constructor(tools: ReconcileKeysTools) {
+  constructor(tools: KeyKeeperTools) {
     this.#tools = tools;
-  }
-
-  get synced(): boolean {
-    return this.#synced;
-  }
-
-  get warnings(): readonly string[] {
-    return this.#warnings;
-  }
-
-  /** Rejects with `SupersededError` if another process leads or the document is gone. */
-  async round(list: SecretList): Promise<void> {
-    const { store, holder, allowPublished, clock, metrics } = this.#tools;
-    const [document, revoked] = await Promise.all([store.documents.read(), store.revoked()]);
-    if (document?.holder !== holder) throw new SupersededError();
-    const sources = new Map(document.keys.map(({ hash, source }) => [hash, source]));
-    const { keys: wanted, problems } = wantedKeys(list.secrets, {
-      allowPublished,
-      heldBy: (hash) => sources.get(hash),
+    this.#loop = tools.leadership.start({
+      name: 'partner_secrets',
+      everyMs: () => this.#view?.everyMs ?? RESYNC_MS,
+      retry: ROUND_RETRY,
+      failsAfterMs: ROUNDS_FAIL_AFTER_MS,
+      run: (term) => this.#round(term),
+      forget: () => this.#forget(),
     });
-    const plan = planRound(list, wanted, document.keys, clock.now());
-    if (isChange(plan) || (list.complete && document.syncedAt === undefined))
-      await store.documents.replace(document.version, plan.keys, { synced: list.complete });
-    this.#noteChanges(plan, list);
-    await store.forgetUses(plan.removed);
+  }
 
-    metrics.keysWanted.set(wanted.size);
-    metrics.partnersEnding.set(partnersEnding(wanted.values(), clock.now()).length);
-    const ofRevoked = [...wanted.values()].flatMap(({ hash, source }) =>
-      revoked.has(hash) ? [revokedProblem(source)] : [],
-    );
-    const all = [...list.problems, ...problems, ...ofRevoked, ...plan.problems];
+  readonly faults = (): readonly string[] => {
+    if (!this.#tools.leadership.leads) return [];
+    if (this.#isSynced && this.#view !== undefined) return this.#view.faults();
+    return ['the partner Secrets have not been reconciled completely yet; see the log'];
+  };
+
+  readonly warnings = (): readonly string[] => this.#warnings;
+
+  async #round(term: AbortSignal): Promise<void> {
+    const { source, leadership } = this.#tools;
+    this.#view ??= source.follow(() => this.#loop.wake(), term);
+    try {
+      const list = await this.#view.list();
+      const problems = await reconcileKeys(list, this.#tools);
+      if (list.complete) this.#isSynced = true;
+      this.#report(problems);
+    } catch (error) {
+      if (!(error instanceof SupersededError)) throw error;
+      leadership.resign();
+    }
+    // Changes that come together share a round.
+    await pause(ROUND_GAP_MS, term);
+  }
+
+  #report(problems: readonly Problem[]): void {
+    const { log, metrics } = this.#tools;
     metrics.secretProblems.reset();
-    for (const problem of all) metrics.secretProblems.inc({ problem: problem.code });
-    this.#warnings = plan.problems
+    for (const { code } of problems) metrics.secretProblems.inc({ problem: code });
+    this.#warnings = problems
       .filter(({ code }) => code === 'all_keys_would_end')
       .map(({ message }) => message);
-    this.#tools.report(all);
+    const byText = new Map(problems.map((problem) => [JSON.stringify(problem), problem]));
+    for (const [text, { source, code: problem, message: hint }] of byText) {
+      const { namespace, name: secret } = source;
+      if (!this.#logged.has(text))
+        log.warn({ namespace, secret, problem, hint }, 'a partner Secret needs correction');
+    }
+    this.#logged = new Set(byText.keys());
+    this.#tools.report(problems);
   }
 
-  #noteChanges(plan: Plan, list: SecretList): void {
-    const { log, metrics } = this.#tools;
-    const { put, removed } = plan;
-    metrics.keyChanges.inc({ change: 'put' }, put);
-    metrics.keyChanges.inc({ change: 'remove' }, removed.length);
-    if (isChange(plan))
-      log.info({ put, remove: removed.length, complete: list.complete }, 'partner keys changed');
-    if (!list.complete) return;
-    this.#synced = true;
-    metrics.syncedAt.set(list.asOf.getTime() / 1_000);
+  /** What rounds counted says nothing once another process leads. */
+  #forget(): void {
+    const { metrics } = this.#tools;
+    metrics.keysWanted.set(0);
+    metrics.partnersEnding.set(0);
+    metrics.secretProblems.reset();
+    this.#view = undefined;
+    this.#isSynced = false;
+    this.#warnings = [];
   }
-}
-
-/** What rounds counted says nothing once another process leads. */
-export function forgetRounds(metrics: ReconcileKeysTools['metrics']): void {
-  for (const gauge of [metrics.keysWanted, metrics.partnersEnding]) gauge.set(0);
-  metrics.secretProblems.reset();
-}
-
-const isChange = ({ put, removed }: Plan): boolean => put > 0 || removed.length > 0;
-
-function revokedProblem(source: KeySource): Problem {
-  const message =
-    'a key of this Secret was revoked by an operator and does not count: remove it from the Secret';
-  return { source, code: 'key_revoked', message };
 }

@@ -1,66 +1,45 @@
 /** Reports bad partner Secrets as Warning Events, which never contain a key. */
 import { randomBytes } from 'node:crypto';
-import {
-  PatchStrategy,
-  setHeaderOptions,
-  type CoreV1Api,
-  type CoreV1Event,
-} from '@kubernetes/client-node';
+import { PatchStrategy, setHeaderOptions, type CoreV1Api } from '@kubernetes/client-node';
 import { Allowance } from '../platform/allowance.ts';
 import type { Clock } from '../platform/clock.ts';
 import { kubernetesStatus } from '../platform/kubernetes.ts';
 import type { Logger } from '../platform/log.ts';
 import type { Problem } from '../partner/key-secret.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
-import {
-  EVENTS_PER_MINUTE,
-  EVENT_BURST,
-  EVENT_MESSAGE_MAX,
-  EVENT_MIN_GAP_MS,
-  EVENT_REPEAT_MS,
-} from './limits.ts';
+import { EVENTS_PER_MINUTE, EVENT_BURST, EVENT_MESSAGE_MAX, EVENT_REPEAT_MS } from './limits.ts';
 
 const COMPONENT = 'partner-ingest-controller';
 const NOT_FOUND = 404;
 
-interface Trouble {
-  readonly problem: Problem;
-  readonly entries: number;
+/** The Event about the problems of one Secret with one code. */
+interface Told {
+  readonly name: string;
+  readonly count: number;
+  readonly atMs: number;
 }
 
-/** Kept after a problem ends, so that a recurring one is not reported each time. */
-interface Told {
-  readonly eventName: string;
-  count: number;
-  toldAtMs: number;
-  present: boolean;
+export interface EventTools {
+  readonly core: CoreV1Api;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly metrics: ControllerMetrics;
 }
 
 export class SecretEvents {
-  readonly #core: CoreV1Api;
   readonly #instance: string;
-  readonly #clock: Clock;
-  readonly #log: Logger;
-  readonly #results: ControllerMetrics['secretEvents'];
+  readonly #tools: EventTools;
   readonly #allowance: Allowance;
+  /** Kept after a problem ends, so that a recurring one is not reported each time. */
   readonly #told = new Map<string, Told>();
   #waiting: readonly Problem[] | undefined;
   #writing: Promise<void> | undefined;
   #closed = false;
 
-  constructor(options: {
-    readonly core: CoreV1Api;
-    readonly instance: string;
-    readonly clock: Clock;
-    readonly log: Logger;
-    readonly results: ControllerMetrics['secretEvents'];
-  }) {
-    this.#core = options.core;
-    this.#instance = options.instance;
-    this.#clock = options.clock;
-    this.#log = options.log;
-    this.#results = options.results;
-    this.#allowance = new Allowance(EVENT_BURST, EVENTS_PER_MINUTE / 60, options.clock);
+  constructor(instance: string, tools: EventTools) {
+    this.#instance = instance;
+    this.#tools = tools;
+    this.#allowance = new Allowance(EVENT_BURST, EVENTS_PER_MINUTE / 60, tools.clock);
   }
 
   tell(problems: readonly Problem[]): void {
@@ -77,82 +56,58 @@ export class SecretEvents {
 
   async #writeWaiting(): Promise<void> {
     while (this.#waiting !== undefined) {
-      const troubles = troublesOf(this.#waiting);
+      // An Event cannot be about an unreadable namespace.
+      const about = this.#waiting.filter(({ source }) => source.uid !== '');
       this.#waiting = undefined;
-      this.#forgetGone(troubles);
-      for (const [key, trouble] of troubles) {
+      const alike = Map.groupBy(about, ({ source, code }) => JSON.stringify([source, code]));
+      for (const [key, [problem, ...more]] of alike) {
         if (this.#closed) return;
-        if (this.#isDue(this.#told.get(key))) {
-          if (this.#allowance.take()) await this.#write(key, trouble);
-          else this.#results.inc({ result: 'held_back' });
-        }
-        const told = this.#told.get(key);
-        if (told !== undefined) told.present = true;
+        if (problem === undefined || this.#isRecent(this.#told.get(key))) continue;
+        if (this.#allowance.take()) await this.#write(key, problem, more.length);
+        else this.#tools.metrics.secretEvents.inc({ result: 'held_back' });
       }
+      for (const [key, told] of this.#told)
+        if (!alike.has(key) && !this.#isRecent(told)) this.#told.delete(key);
     }
   }
 
-  #forgetGone(troubles: ReadonlyMap<string, Trouble>): void {
-    const nowMs = this.#clock.monotonicMs();
-    for (const [key, told] of this.#told) {
-      if (troubles.has(key)) continue;
-      told.present = false;
-      if (nowMs - told.toldAtMs > EVENT_REPEAT_MS) this.#told.delete(key);
-    }
+  #isRecent(told: Told | undefined): boolean {
+    if (told === undefined) return false;
+    return this.#tools.clock.monotonicMs() - told.atMs <= EVENT_REPEAT_MS;
   }
 
-  #isDue(told: Told | undefined): boolean {
-    if (told === undefined) return true;
-    return (
-      this.#clock.monotonicMs() - told.toldAtMs >
-      (told.present ? EVENT_REPEAT_MS : EVENT_MIN_GAP_MS)
-    );
-  }
-
-  async #write(key: string, trouble: Trouble): Promise<void> {
-    const now = this.#clock.now();
-    const toldAtMs = this.#clock.monotonicMs();
+  async #write(key: string, problem: Problem, more: number): Promise<void> {
+    const { clock, log, metrics } = this.#tools;
+    const atMs = clock.monotonicMs();
     const told = this.#told.get(key);
+    const message =
+      problem.message.slice(0, EVENT_MESSAGE_MAX) + (more > 0 ? `; ${more} more like it` : '');
     try {
-      if (told !== undefined && (await this.#repeat(told, trouble, now))) {
-        told.count += 1;
-        told.toldAtMs = toldAtMs;
-        this.#results.inc({ result: 'repeated' });
-        return;
+      const count = (told?.count ?? 0) + 1;
+      if (told !== undefined && (await this.#repeat(told.name, problem, { count, message }))) {
+        this.#told.set(key, { name: told.name, count, atMs });
+        metrics.secretEvents.inc({ result: 'repeated' });
+      } else {
+        this.#told.set(key, { name: await this.#create(problem, message), count: 1, atMs });
+        metrics.secretEvents.inc({ result: 'created' });
       }
-      const event = this.#event(trouble, now);
-      await this.#core.createNamespacedEvent({
-        namespace: trouble.problem.source.namespace,
-        body: event,
-      });
-      this.#told.set(key, {
-        eventName: event.metadata.name ?? '',
-        count: 1,
-        toldAtMs,
-        present: true,
-      });
-      this.#results.inc({ result: 'created' });
     } catch (error) {
-      this.#log.debug({ err: error }, 'Event not written');
-      this.#results.inc({ result: 'failed' });
+      log.debug({ err: error }, 'Event not written');
+      metrics.secretEvents.inc({ result: 'failed' });
     }
   }
 
   /** False if the API server has forgotten the Event. */
-  async #repeat(told: Told, trouble: Trouble, now: Date): Promise<boolean> {
+  async #repeat(
+    name: string,
+    { source: { namespace } }: Problem,
+    change: { readonly count: number; readonly message: string },
+  ): Promise<boolean> {
+    const { core, clock } = this.#tools;
+    const body = { ...change, lastTimestamp: clock.now().toISOString() };
     try {
-      await this.#core.patchNamespacedEvent(
-        {
-          name: told.eventName,
-          namespace: trouble.problem.source.namespace,
-          body: {
-            count: told.count + 1,
-            lastTimestamp: now.toISOString(),
-            message: messageOf(trouble),
-          },
-        },
-        setHeaderOptions('Content-Type', PatchStrategy.MergePatch),
-      );
+      const options = setHeaderOptions('Content-Type', PatchStrategy.MergePatch);
+      await core.patchNamespacedEvent({ name, namespace, body }, options);
       return true;
     } catch (error) {
       if (kubernetesStatus(error) === NOT_FOUND) return false;
@@ -160,19 +115,21 @@ export class SecretEvents {
     }
   }
 
-  #event(trouble: Trouble, now: Date): CoreV1Event & { metadata: { name: string } } {
-    const { source, code } = trouble.problem;
-    return {
-      metadata: {
-        name: `${source.name.slice(0, 200).replace(/[-.]+$/, '')}.${randomBytes(8).toString('hex')}`,
-        namespace: source.namespace,
-      },
+  /** Resolves to the Event's name. */
+  async #create({ source, code }: Problem, message: string): Promise<string> {
+    const { core, clock } = this.#tools;
+    const { namespace } = source;
+    const prefix = source.name.slice(0, 200).replace(/[-.]+$/, '');
+    const name = `${prefix}.${randomBytes(8).toString('hex')}`;
+    const now = clock.now();
+    const body = {
+      metadata: { name, namespace },
       involvedObject: { apiVersion: 'v1', kind: 'Secret', ...source },
       type: 'Warning',
       reason: code.replace(/(^|_)([a-z])/g, (_match, _start, letter: string) =>
         letter.toUpperCase(),
       ),
-      message: messageOf(trouble),
+      message,
       source: { component: COMPONENT },
       reportingComponent: COMPONENT,
       reportingInstance: this.#instance,
@@ -180,23 +137,7 @@ export class SecretEvents {
       lastTimestamp: now,
       count: 1,
     };
+    await core.createNamespacedEvent({ namespace, body });
+    return name;
   }
-}
-
-function troublesOf(problems: readonly Problem[]): ReadonlyMap<string, Trouble> {
-  const troubles = new Map<string, Trouble>();
-  for (const problem of problems) {
-    const { source, code } = problem;
-    // An Event cannot be about an unreadable namespace.
-    if (source.uid === '') continue;
-    const key = JSON.stringify([source, code]);
-    const known = troubles.get(key);
-    troubles.set(key, { problem: known?.problem ?? problem, entries: (known?.entries ?? 0) + 1 });
-  }
-  return troubles;
-}
-
-function messageOf({ problem, entries }: Trouble): string {
-  const more = entries > 1 ? `; ${entries - 1} more like it` : '';
-  return problem.message.slice(0, EVENT_MESSAGE_MAX) + more;
 }

@@ -4,7 +4,6 @@
  */
 import { contactReason } from '../platform/contact-failure.ts';
 import { pause } from '../platform/deadline.ts';
-import { defined } from '../platform/defined.ts';
 
 /** This EIN of the test endings always completes. */
 const COMPLETES = '000000000';
@@ -33,6 +32,7 @@ export async function submitTest(
   if (!/^pik_test_[\x21-\x7e]+$/.test(target.key))
     throw new Error('the key does not begin "pik_test_": a live key would make real accounts');
   const { data } = await expectData(202, target, '/capital/ingest', {
+    method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ email, business_name: 'Test Ltd', ein: COMPLETES }),
     signal,
@@ -44,7 +44,8 @@ export async function submitTest(
 export async function testCompleted(
   target: TestTarget,
   requestId: string,
-  { withinMs, signal }: { readonly withinMs: number; readonly signal?: AbortSignal | undefined },
+  withinMs: number,
+  signal?: AbortSignal,
 ): Promise<void> {
   const until = performance.now() + withinMs;
   for (let leftMs = withinMs; leftMs > 0; leftMs = until - performance.now()) {
@@ -72,10 +73,8 @@ interface Data {
   readonly reasons?: readonly { readonly message: string }[];
 }
 
-interface Question {
+interface Question extends Pick<RequestInit, 'method' | 'body'> {
   readonly headers?: Readonly<Record<string, string>>;
-  /** A POST has one. */
-  readonly body?: string;
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal | undefined;
 }
@@ -84,14 +83,12 @@ interface Question {
 export async function ask(
   { baseUrl, setting }: Omit<TestTarget, 'key'>,
   path: string,
-  { headers = {}, body, timeoutMs = CALL_TIMEOUT_MS, signal }: Question,
+  { timeoutMs = CALL_TIMEOUT_MS, signal, ...request }: Question,
 ): Promise<{ readonly status: number; readonly headers: Headers; readonly text: string }> {
   const ended = AbortSignal.timeout(timeoutMs);
   try {
     const answer = await fetch(baseUrl + path, {
-      method: body === undefined ? 'GET' : 'POST',
-      headers,
-      ...defined({ body }),
+      ...request,
       // A redirect would turn the POST into a GET.
       redirect: 'manual',
       signal: signal === undefined ? ended : AbortSignal.any([signal, ended]),

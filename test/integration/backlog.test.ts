@@ -1,14 +1,13 @@
 /** The backlog that the leader counts and shows, on the real stores. */
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import type { Collection } from 'mongodb';
-import { BacklogWatch, type BacklogTools } from '../../internal/controller/watch-backlog.ts';
+import { watchBacklog } from '../../internal/controller/watch-backlog.ts';
 import { createLogger } from '../../internal/platform/log.ts';
-import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
+import { readBacklog } from '../../internal/submission/backlog.ts';
 import { BACKLOG_LOOKED_AT } from '../../internal/submission/limits.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { createRegistry } from '../../internal/platform/registry.ts';
-import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 import { makeIndexes, newTestClock, recordOf } from '../support/processor-records.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
 
@@ -76,20 +75,19 @@ test('the oldest record of a large backlog is found, untried or in its longest b
   );
 });
 
-test('only the leader shows the backlog, and its age grows while the database is away', async () => {
+test('the backlog is shown until the end of the term, and its age grows while the database is away', async () => {
   await collection.insertOne(recordOf({}, ago(HOUR_MS)));
   const registry = createRegistry('controller');
-  let [leads, away] = [true, false];
-  const tools: BacklogTools = {
+  let away = false;
+  const backlog = watchBacklog({
+    db: stores.db,
+    holds: { list: () => (away ? Promise.reject(new Error('away')) : Promise.resolve([])) },
+    queues: { counts: async () => ({ waiting: 2, active: 0, delayed: 0 }) },
     clock,
     log: createLogger('test', 'silent'),
-    leads: () => leads,
-    readPartners: () => (away ? Promise.reject(new Error('away')) : readPartnerBacklog(stores.db)),
-    partnerLabels: new PartnerLabels(),
-    read: () => (away ? Promise.reject(new Error('away')) : readBacklog(stores.db, clock.now())),
-    jobs: async () => ({ waiting: 2, active: 0, delayed: 0 }),
     metrics: createControllerMetrics(registry),
-  };
+  });
+  const show = () => backlog.run(new AbortController().signal);
   const shown = async (): Promise<string[]> =>
     (await registry.metrics())
       .split('\n')
@@ -108,16 +106,14 @@ test('only the leader shows the backlog, and its age grows while the database is
     ...['active', 'delayed'].map((state) => `queue_jobs{state="${state}"} 0`),
   ];
 
-  const watch = new BacklogWatch(tools);
-  await watch.show();
+  await show();
   expect(await shown()).toEqual(expected(3_600));
 
   away = true;
   clock.advance(60_000);
-  await expect(watch.show()).rejects.toThrow('away');
+  await expect(show()).rejects.toThrow('away');
   expect(await shown()).toEqual(expected(3_660));
 
-  leads = false;
-  await watch.show();
+  backlog.forget();
   expect(await shown()).toEqual([]);
 });

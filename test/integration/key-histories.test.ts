@@ -6,7 +6,7 @@ import * as fc from 'fast-check';
 import type { Document } from 'mongodb';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { ENDED_FREELY } from '../../internal/controller/limits.ts';
-import { KeyRounds } from '../../internal/controller/reconcile-partner-keys.ts';
+import { reconcileKeys } from '../../internal/controller/reconcile-partner-keys.ts';
 import type { SecretList } from '../../internal/controller/secret-source.ts';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
@@ -178,7 +178,7 @@ class History {
       await this.#round();
       after = await documents().find().toArray();
     });
-    const going = this.#rounds(former, new KeyStore({ db, clock: this.#clock })).round(list);
+    const going = this.#reconcile(former, list, new KeyStore({ db, clock: this.#clock }));
     if (!stood()) await going.catch(() => {});
     if (!stood()) return;
     // The round may have had nothing to write.
@@ -188,26 +188,24 @@ class History {
 
   /** A leader takes a lost lease again. */
   async #round(): Promise<void> {
-    const rounds = this.#rounds(this.#leader, this.#store);
     try {
-      await rounds.round(this.#list());
+      await this.#reconcile(this.#leader, this.#list());
     } catch (error) {
       if (!(error instanceof SupersededError)) throw error;
       await documents().updateMany({}, { $set: { expiresAt: new Date(0) } });
       expect(await this.#store.documents.take(this.#leader)).toBe(true);
-      await rounds.round(this.#list());
+      await this.#reconcile(this.#leader, this.#list());
     }
   }
 
-  #rounds(holder: string, store: KeyStore): KeyRounds {
-    return new KeyRounds({
+  #reconcile(holder: string, list: SecretList, store = this.#store): Promise<unknown> {
+    return reconcileKeys(list, {
       store,
       holder,
       allowPublished: false,
       clock: this.#clock,
       log,
       metrics: createControllerMetrics(createRegistry('controller')),
-      report: () => {},
     });
   }
 

@@ -30,13 +30,17 @@ const start = async (name: string): Promise<ServiceProcess> => {
 };
 const leads = async (one: ServiceProcess): Promise<boolean> =>
   (await world.metric(one, 'partner_ingest_leader')) === 1;
+const countsBacklog = async (one: ServiceProcess): Promise<boolean> =>
+  (await world.metric(one, 'partner_ingest_backlog_read_timestamp_seconds')) > 0;
 const fileOf = (partner: string): string => join(world.keyFolder, `${partner}.yaml`);
 
-test('one of two controllers leads, and a frozen leader is replaced and then writes nothing', async () => {
+test('one of two controllers leads, and a frozen leader is replaced and then writes and shows nothing', async () => {
   const one = await start('one');
   await eventually('a leader', () => leads(one));
   const other = await start('other');
   expect([await leads(one), await leads(other)]).toEqual([true, false]);
+  await eventually('the backlog', () => countsBacklog(one));
+  expect(await countsBacklog(other)).toBe(false);
   const ingest = await world.start('ingest');
   const status = async (key: string): Promise<number> =>
     (await send(ingest.url, { key, body: JSON.stringify(newApplication()) })).status;
@@ -68,6 +72,8 @@ test('one of two controllers leads, and a frozen leader is replaced and then wri
   );
   await eventually('it to stand by', async () => (await fetch(`${one.adminUrl}/readyz`)).ok);
   expect([await leads(one), await leads(other)]).toEqual([false, true]);
+  await eventually('the backlog', () => countsBacklog(other));
+  await eventually('its backlog to go', async () => !(await countsBacklog(one)));
   expect(await storedKeys(world.stores.db)).toEqual(before);
   expect(await status(flickering)).toBe(401);
 

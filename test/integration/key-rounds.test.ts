@@ -1,6 +1,9 @@
 /** Rounds of the controller on the stored keys. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import { KeyRounds } from '../../internal/controller/reconcile-partner-keys.ts';
+import {
+  reconcileKeys,
+  type ReconcileTools,
+} from '../../internal/controller/reconcile-partner-keys.ts';
 import type { SecretList } from '../../internal/controller/secret-source.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { PARTNER_KEYS, SupersededError } from '../../internal/partner/key-document.ts';
@@ -17,7 +20,7 @@ import { openTestStores, type TestStores } from '../support/test-stores.ts';
 
 let stores: TestStores;
 let store: KeyStore;
-let rounds: KeyRounds;
+let leader: ReconcileTools;
 let nowMs: number;
 let problems: readonly Problem[];
 
@@ -31,29 +34,27 @@ beforeEach(async () => {
   await stores.empty();
   nowMs = Date.now();
   store = new KeyStore({ db: stores.db, clock });
-  rounds = await leading('first');
+  leader = await leading('first');
 });
 
 const documents = () => stores.db.collection(PARTNER_KEYS);
 const expireAt = (expiresAt: Date) => documents().updateMany({}, { $set: { expiresAt } });
 
-/** Rounds of a new leader, after the end of the last lease. */
-async function leading(holder: string): Promise<KeyRounds> {
+/** A new leader, after the end of the last lease. */
+async function leading(holder: string): Promise<ReconcileTools> {
   await expireAt(new Date(0));
   expect(await store.documents.take(holder)).toBe(true);
-  return roundsOf(holder);
+  return toolsOf(holder);
 }
 
-const roundsOf = (holder: string, of = store): KeyRounds =>
-  new KeyRounds({
-    store: of,
-    holder,
-    allowPublished: false,
-    clock,
-    log: createLogger('test', 'silent'),
-    metrics: createControllerMetrics(createRegistry('controller')),
-    report: (all) => (problems = all),
-  });
+const toolsOf = (holder: string, of = store): ReconcileTools => ({
+  store: of,
+  holder,
+  allowPublished: false,
+  clock,
+  log: createLogger('test', 'silent'),
+  metrics: createControllerMetrics(createRegistry('controller')),
+});
 
 const secret = (
   partnerId: string,
@@ -86,8 +87,9 @@ const listOf = (secrets: readonly PartnerSecret[], unread?: string): SecretList 
   provesGone: ({ namespace }) => namespace !== unread,
   asOf: new Date(),
 });
-const round = (secrets: readonly PartnerSecret[], unread?: string) =>
-  rounds.round(listOf(secrets, unread));
+const round = async (secrets: readonly PartnerSecret[], unread?: string): Promise<void> => {
+  problems = await reconcileKeys(listOf(secrets, unread), leader);
+};
 
 const stored = async (): Promise<string[]> =>
   (await storedKeys(stores.db)).map(({ partnerId, status }) => `${partnerId} ${status}`).toSorted();
@@ -135,12 +137,14 @@ describe('a list that would end all keys', () => {
         nowMs += DAY_MS;
         await round(ended(all));
         expect(await stored()).toHaveLength(4);
-        expect(codes().filter((code) => code === 'all_keys_would_end')).toHaveLength(1);
-        expect(rounds.warnings).toEqual([expect.stringContaining('all 4 partner keys')]);
+        const told = problems.filter(({ code }) => code === 'all_keys_would_end');
+        expect(told).toEqual([
+          expect.objectContaining({ message: expect.stringContaining('all 4 partner keys') }),
+        ]);
       }
       await round([...ended(all.slice(1)), all[0]!]);
       expect(await stored()).toEqual(['p0 active']);
-      expect(rounds.warnings).toEqual([]);
+      expect(codes()).not.toContain('all_keys_would_end');
     },
   );
 
@@ -220,7 +224,7 @@ describe('the lease', () => {
 
     await documents().deleteMany({});
     expect(await lease.renew('third')).toBe(false);
-    await expect(roundsOf('third').round(listOf([]))).rejects.toThrow(SupersededError);
+    await expect(reconcileKeys(listOf([]), toolsOf('third'))).rejects.toThrow(SupersededError);
     expect(await lease.take('fourth')).toBe(true);
   });
 
@@ -228,14 +232,15 @@ describe('the lease', () => {
     for (let at = 1; ; at += 1) {
       await stores.empty();
       const all = many(3);
-      await (await leading('frozen')).round(listOf(all));
+      await reconcileKeys(listOf(all), await leading('frozen'));
       let after: unknown;
       const { db, stood } = standingStill(stores.db, at, async () => {
-        await (await leading('other')).round(listOf([{ ...all[1]!, status: 'inactive' }]));
+        const inactive = { ...all[1]!, status: 'inactive' };
+        await reconcileKeys(listOf([inactive]), await leading('other'));
         after = await documents().find().toArray();
       });
-      const frozen = roundsOf('frozen', new KeyStore({ db, clock }));
-      const going = frozen.round(listOf([...all, secret('fresh')]));
+      const frozen = toolsOf('frozen', new KeyStore({ db, clock }));
+      const going = reconcileKeys(listOf([...all, secret('fresh')]), frozen);
       if (!stood()) await going.catch(() => {});
       if (!stood()) {
         expect(at).toBeGreaterThan(3);

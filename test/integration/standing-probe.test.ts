@@ -8,7 +8,7 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { StandingProbe, forgetProbe } from '../../internal/controller/standing-probe.ts';
+import { standingProbe } from '../../internal/controller/standing-probe.ts';
 import { freePort } from '../../deploy/local/stores/wait.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { systemClock } from '../../internal/platform/clock.ts';
@@ -72,13 +72,12 @@ test('helm test fails where a pod is ready with a warning, and says what to set'
 });
 
 /** What the probe says of a round, and its values. */
-async function probed(baseUrl: string, key = testKey, leads = true) {
+async function probed(baseUrl: string, key = testKey) {
   const registry = createRegistry('controller');
   const metrics = createControllerMetrics(registry);
-  forgetProbe(metrics);
   const target = { baseUrl, key, setting: 'PROBE_URL' };
-  const probe = new StandingProbe({ target, clock: systemClock, leads: () => leads, metrics });
-  const said = await probe.round().then(
+  const probe = standingProbe({ target, clock: systemClock, metrics });
+  const said = await probe.run(new AbortController().signal).then(
     () => '',
     (error: unknown) => (error as Error).message,
   );
@@ -97,10 +96,6 @@ test('each probe is a submission of its own, completed, and timed by step', asyn
       said: '',
       values: ['success 1', 'accept', 'outcome'],
     });
-});
-
-test('a standby has no values', async () => {
-  expect(await probed(`${ingest!.url}/api/v1`, testKey, false)).toEqual({ said: '', values: [] });
 });
 
 const servers: Server[] = [];

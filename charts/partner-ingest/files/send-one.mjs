@@ -48,7 +48,10 @@ async function requireWell() {
 }
 
 async function refusesWithoutKey() {
-  const { status, text } = await ask(service, '/capital/ingest', { body: '{}' });
+  const { status, text } = await ask(service, '/capital/ingest', {
+    method: 'POST',
+    body: '{}',
+  });
   if (status !== 401 || !text.includes('Unauthorized: API Key missing'))
     throw new Error(`not the contract's 401: ${status} ${text}`);
   shown('a request without a key is refused as the contract says');
@@ -60,12 +63,10 @@ async function sendOne() {
   const target = { ...service, key };
   const id = await submitTest(target, EMAIL.replace('@', `+${randomInt(1e9)}@`));
   shown(`202 ${id}`);
-  await testCompleted(target, id, { withinMs: Number(TIMEOUT_SECONDS) * 1_000 }).catch(
-    async ({ message }) => {
-      const told = await complaints();
-      throw new Error([message, ...told, `what became of it: ${OPERATOR} show ${id}`].join('\n  '));
-    },
-  );
+  await testCompleted(target, id, Number(TIMEOUT_SECONDS) * 1_000).catch(async ({ message }) => {
+    const told = await complaints();
+    throw new Error([message, ...told, `what became of it: ${OPERATOR} show ${id}`].join('\n  '));
+  });
   shown('the whole way works: recorded, account made, e-mail composed');
 }
 
