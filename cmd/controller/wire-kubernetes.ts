@@ -1,7 +1,6 @@
 /** Constructs the controller's parts that need a cluster. */
 import { CoreV1Api } from '@kubernetes/client-node';
-import { kubernetesSource } from '../../internal/controller/kubernetes-source.ts';
-import { CALL_TIMEOUT_MS } from '../../internal/controller/limits.ts';
+import { CALL_TIMEOUT_MS, kubernetesSource } from '../../internal/controller/kubernetes-source.ts';
 import { SecretEvents } from '../../internal/controller/secret-events.ts';
 import type { Clock } from '../../internal/platform/clock.ts';
 import type { Closers } from '../../internal/platform/closers.ts';

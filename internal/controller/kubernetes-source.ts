@@ -9,21 +9,20 @@ import type { Logger } from '../platform/log.ts';
 import { PARTNER_LABEL, type PartnerSecret } from '../partner/key-secret.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import {
-  FOLLOW_BACKOFF,
-  LIST_PAGE,
-  RELIST_MS,
-  SECRETS_MAX,
-  STALE_MS,
-  WATCH_GRACE_MS,
-  WATCH_SECONDS,
-} from './limits.ts';
-import {
   readSecret,
   type SecretList,
   type SecretSource,
   type SecretView,
 } from './secret-source.ts';
 
+export const CALL_TIMEOUT_MS = 10_000;
+const LIST_PAGE = 500;
+/** More would fill the memory. */
+const SECRETS_MAX = 100_000;
+const RELIST_MS = 300_000;
+const BACKOFF = { firstMs: 100, capMs: 10_000 } as const;
+/** The leader is then unready, but the keys stay active. */
+const STALE_MS = 60_000;
 const GONE = 410;
 const versionSchema = z.object({ metadata: z.object({ resourceVersion: z.string() }) });
 
@@ -89,12 +88,12 @@ class FollowedNamespace implements SecretView {
         const relistAtMs = clock.monotonicMs() + RELIST_MS;
         while (!signal.aborted && clock.monotonicMs() < relistAtMs) {
           version = await this.#watch(version, signal);
-          await pause(FOLLOW_BACKOFF.firstMs, signal);
+          await pause(BACKOFF.firstMs, signal);
         }
       } catch (error) {
         if (signal.aborted) return;
         this.#failed(error);
-        await pause(backoffMs(this.#failures, FOLLOW_BACKOFF), signal);
+        await pause(backoffMs(this.#failures, BACKOFF), signal);
       }
     }
   }
@@ -141,8 +140,6 @@ class FollowedNamespace implements SecretView {
     try {
       await kubernetes.watch(`/api/v1/namespaces/${encodeURIComponent(this.#name)}/secrets`, {
         query: { labelSelector: PARTNER_LABEL, resourceVersion: version },
-        seconds: WATCH_SECONDS,
-        graceMs: WATCH_GRACE_MS,
         signal,
         onEvent: (event) => {
           this.#apply(event);

@@ -4,13 +4,15 @@ import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 import type { Loop, LoopOptions, Loops } from '../platform/loop.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
-import {
-  LEASE_LOOK_EVERY_MS,
-  LEASE_RETRY,
-  LEASE_STALE_MS,
-  RENEW_DEADLINE_MS,
-  RENEW_EVERY_MS,
-} from './limits.ts';
+
+/**
+ * A leader whose renewals fail stops before its lease of 15 s ends: after 9 s, 1 s of back-off and
+ * 3 s for a call. Another leads within the promised 20 s: 15 s of lease, 1 s to look, 3 s for a
+ * call.
+ */
+const RENEW_DEADLINE_MS = 9_000;
+const RENEW_EVERY_MS = 5_000;
+const LOOK_EVERY_MS = 1_000;
 
 type LoopName = 'partner_secrets' | 'backlog' | 'audit' | 'probe';
 
@@ -45,9 +47,9 @@ export class Leadership {
     this.#lease = tools.loops.start({
       name: 'lease',
       needed: true,
-      everyMs: () => (this.leads ? RENEW_EVERY_MS : LEASE_LOOK_EVERY_MS),
-      retry: LEASE_RETRY,
-      failsAfterMs: LEASE_STALE_MS,
+      everyMs: () => (this.leads ? RENEW_EVERY_MS : LOOK_EVERY_MS),
+      retry: { firstMs: 250, capMs: 1_000 },
+      failsAfterMs: 30_000,
       run: () => this.#takeOrRenew(),
     });
   }

@@ -3,8 +3,12 @@ import { isDeepStrictEqual } from 'node:util';
 import type { StoredKey } from '../partner/key-document.ts';
 import { shareRoom, KEYS_MAX } from '../partner/key-room.ts';
 import type { Problem, WantedKey } from '../partner/key-secret.ts';
-import { ENDED_FREELY, NEARLY_FULL } from './limits.ts';
 import type { SecretList } from './secret-source.ts';
+
+/** When more keys than this would end and none is left, a namespace was probably lost. */
+export const ENDED_FREELY = 3;
+/** Of the room for keys; the rest is time to remove old keys. */
+const NEARLY_FULL = 0.8;
 
 export interface Plan {
   readonly keys: readonly StoredKey[];

@@ -12,9 +12,11 @@ import type { Logger } from '../platform/log.ts';
 import type { Loop } from '../platform/loop.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import type { Leadership } from './leadership.ts';
-import { RESYNC_MS, ROUNDS_FAIL_AFTER_MS, ROUND_GAP_MS, ROUND_RETRY } from './limits.ts';
 import { planRound } from './plan-round.ts';
 import type { SecretList, SecretSource, SecretView } from './secret-source.ts';
+
+/** Changes that come together share a round. */
+const ROUND_GAP_MS = 200;
 
 export interface ReconcileTools {
   readonly store: KeyStore;
@@ -82,9 +84,9 @@ export class KeyKeeper {
     this.#tools = tools;
     this.#loop = tools.leadership.start({
       name: 'partner_secrets',
-      everyMs: () => this.#view?.everyMs ?? RESYNC_MS,
-      retry: ROUND_RETRY,
-      failsAfterMs: ROUNDS_FAIL_AFTER_MS,
+      everyMs: () => this.#view?.everyMs ?? 60_000,
+      retry: { firstMs: 250, capMs: 5_000 },
+      failsAfterMs: 120_000,
       run: (term) => this.#round(term),
       forget: () => this.#forget(),
     });
@@ -110,7 +112,6 @@ export class KeyKeeper {
       if (!(error instanceof SupersededError)) throw error;
       leadership.resign();
     }
-    // Changes that come together share a round.
     await pause(ROUND_GAP_MS, term);
   }
 

@@ -7,10 +7,15 @@ import { kubernetesStatus } from '../platform/kubernetes.ts';
 import type { Logger } from '../platform/log.ts';
 import type { Problem } from '../partner/key-secret.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
-import { EVENTS_PER_MINUTE, EVENT_BURST, EVENT_MESSAGE_MAX, EVENT_REPEAT_MS } from './limits.ts';
 
 const COMPONENT = 'partner-ingest-controller';
 const NOT_FOUND = 404;
+/** The API server forgets Events after an hour. */
+const REPEAT_MS = 600_000;
+const BURST = 25;
+const PER_MINUTE = 10;
+/** The API server refuses messages above 1,024 bytes. */
+const MESSAGE_MAX = 1_000;
 
 /** The Event about the problems of one Secret with one code. */
 interface Told {
@@ -39,7 +44,7 @@ export class SecretEvents {
   constructor(instance: string, tools: EventTools) {
     this.#instance = instance;
     this.#tools = tools;
-    this.#allowance = new Allowance(EVENT_BURST, EVENTS_PER_MINUTE / 60, tools.clock);
+    this.#allowance = new Allowance(BURST, PER_MINUTE / 60, tools.clock);
   }
 
   tell(problems: readonly Problem[]): void {
@@ -73,7 +78,7 @@ export class SecretEvents {
 
   #isRecent(told: Told | undefined): boolean {
     if (told === undefined) return false;
-    return this.#tools.clock.monotonicMs() - told.atMs <= EVENT_REPEAT_MS;
+    return this.#tools.clock.monotonicMs() - told.atMs <= REPEAT_MS;
   }
 
   async #write(key: string, problem: Problem, more: number): Promise<void> {
@@ -81,7 +86,7 @@ export class SecretEvents {
     const atMs = clock.monotonicMs();
     const told = this.#told.get(key);
     const message =
-      problem.message.slice(0, EVENT_MESSAGE_MAX) + (more > 0 ? `; ${more} more like it` : '');
+      problem.message.slice(0, MESSAGE_MAX) + (more > 0 ? `; ${more} more like it` : '');
     try {
       const count = (told?.count ?? 0) + 1;
       if (told !== undefined && (await this.#repeat(told.name, problem, { count, message }))) {

@@ -49,16 +49,12 @@ const inLeases = (count: number) => ({ $add: ['$$NOW', count * LEASE_MS] });
 const isFree = { $or: [{ $lt: ['$expiresAt', '$$NOW'] }, { $gt: ['$expiresAt', inLeases(2)] }] };
 
 export class KeyDocuments {
-  readonly #db: Db;
+  readonly #documents: Collection<KeyDocument>;
   readonly #clock: Clock;
 
   constructor({ db, clock }: { readonly db: Db; readonly clock: Clock }) {
-    this.#db = db;
+    this.#documents = db.collection<KeyDocument>(PARTNER_KEYS);
     this.#clock = clock;
-  }
-
-  get #documents(): Collection<KeyDocument> {
-    return this.#db.collection<KeyDocument>(PARTNER_KEYS);
   }
 
   /** False while another process holds the lease. Rejects with `NewerVersionError`. */

@@ -36,22 +36,16 @@ interface KeyUse {
 export class KeyStore {
   readonly documents: KeyDocuments;
   readonly disabled: PartnersDisabled;
-  readonly #db: Db;
+  readonly #revoked: Collection<Revoked>;
+  readonly #uses: Collection<KeyUse>;
   readonly #clock: Clock;
 
   constructor(options: { readonly db: Db; readonly clock: Clock }) {
     this.documents = new KeyDocuments(options);
     this.disabled = new PartnersDisabled(options);
-    this.#db = options.db;
+    this.#revoked = options.db.collection<Revoked>(KEYS_REVOKED);
+    this.#uses = options.db.collection<KeyUse>(KEY_USES);
     this.#clock = options.clock;
-  }
-
-  get #revoked(): Collection<Revoked> {
-    return this.#db.collection<Revoked>(KEYS_REVOKED);
-  }
-
-  get #uses(): Collection<KeyUse> {
-    return this.#db.collection<KeyUse>(KEY_USES);
   }
 
   /** Operators end keys and partners by hand, so there are few rows. */

@@ -11,6 +11,9 @@ import { contactReason } from './contact-failure.ts';
 import { withDeadline } from './deadline.ts';
 
 const SERVICE_ACCOUNT_TOKEN = '/var/run/secrets/kubernetes.io/serviceaccount/token';
+/** A silently dead connection hides a change for at most 13 s. */
+const WATCH_SECONDS = 10;
+const WATCH_GRACE_MS = 3_000;
 
 export class KubernetesError extends Error {
   override readonly name = 'KubernetesError';
@@ -90,16 +93,14 @@ export class Kubernetes {
   }
 
   /**
-   * Resolves when the server ends the watch after `seconds`, or `signal` aborts. Rejects with
+   * Resolves when the server ends the watch after `WATCH_SECONDS`, or `signal` aborts. Rejects with
    * `KubernetesError` for a status or an ERROR event, if the connection breaks, if `onEvent`
-   * throws, and with `DeadlineError` if the watch outlives its end by `graceMs`.
+   * throws, and with `DeadlineError` if the server does not end it.
    */
   async watch(
     path: string,
     options: {
       readonly query: Readonly<Record<string, string>>;
-      readonly seconds: number;
-      readonly graceMs: number;
       readonly signal: AbortSignal;
       onEvent(event: WatchEvent): void;
     },
@@ -119,7 +120,7 @@ export class Kubernetes {
       };
       const query = {
         ...options.query,
-        timeoutSeconds: options.seconds,
+        timeoutSeconds: WATCH_SECONDS,
         allowWatchBookmarks: true,
       };
       const opening = new Watch(this.#config).watch(path, query, onEvent, (error: unknown) => {
@@ -133,7 +134,7 @@ export class Kubernetes {
       }, reject);
     });
     try {
-      await withDeadline(ended, options.seconds * 1_000 + options.graceMs, 'a watch');
+      await withDeadline(ended, WATCH_SECONDS * 1_000 + WATCH_GRACE_MS, 'a watch');
     } finally {
       over.abort();
     }

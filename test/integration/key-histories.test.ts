@@ -5,7 +5,7 @@
 import * as fc from 'fast-check';
 import type { Document } from 'mongodb';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { ENDED_FREELY } from '../../internal/controller/limits.ts';
+import { ENDED_FREELY } from '../../internal/controller/plan-round.ts';
 import { reconcileKeys } from '../../internal/controller/reconcile-partner-keys.ts';
 import type { SecretList } from '../../internal/controller/secret-source.ts';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';

@@ -1,8 +1,7 @@
 /** The controller with a Kubernetes API that is killed, hung, restarted or badly reached. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { CoreV1Api } from '@kubernetes/client-node';
-import { kubernetesSource } from '../../internal/controller/kubernetes-source.ts';
-import { CALL_TIMEOUT_MS } from '../../internal/controller/limits.ts';
+import { CALL_TIMEOUT_MS, kubernetesSource } from '../../internal/controller/kubernetes-source.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { Kubernetes } from '../../internal/platform/kubernetes.ts';
