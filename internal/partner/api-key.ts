@@ -15,9 +15,9 @@ export const KEY_MAX_LENGTH = 1_024;
 
 /** The checksum lets scanners recognise a leaked key. */
 export function newApiKey({ test = false } = {}): string {
-  let random = '';
-  for (let index = 0; index < RANDOM_CHARACTERS; index += 1)
-    random += ALPHABET.charAt(randomInt(ALPHABET.length));
+  const random = Array.from({ length: RANDOM_CHARACTERS }, () =>
+    ALPHABET.charAt(randomInt(ALPHABET.length)),
+  ).join('');
   return (test ? TEST_PREFIX : PREFIX) + random + checksum(random);
 }
 

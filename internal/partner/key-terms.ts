@@ -1,6 +1,6 @@
 /** Reads a partner Secret's annotations: mode, bounds, end and networks of its keys. */
 import { z } from 'zod';
-import { DAY_MS, later } from '../platform/clock.ts';
+import { DAY_MS } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import { addressTest, isNetwork, type AddressTest } from '../platform/networks.ts';
 
@@ -99,15 +99,11 @@ export function partnersEnding(
   keys: Iterable<{ readonly partnerId: string; readonly status: string; readonly terms: KeyTerms }>,
   now: Date,
 ): readonly string[] {
-  const lastEnds = new Map<string, number>();
-  for (const { partnerId, status, terms } of keys) {
-    if (status !== 'active' || terms.test) continue;
-    const endsAt = terms.notAfter?.getTime() ?? Infinity;
-    lastEnds.set(partnerId, Math.max(lastEnds.get(partnerId) ?? 0, endsAt));
-  }
-  const from = later(now, -WARNED_AFTER_MS).getTime();
-  const to = later(now, WARNED_MS).getTime();
-  return [...lastEnds]
-    .filter(([, endsAt]) => endsAt >= from && endsAt <= to)
-    .map(([partnerId]) => partnerId);
+  const live = [...keys].filter(({ status, terms }) => status === 'active' && !terms.test);
+  const byPartner = [...Map.groupBy(live, ({ partnerId }) => partnerId)];
+  return byPartner.flatMap(([partnerId, theirs]) => {
+    const lastEnd = Math.max(...theirs.map(({ terms }) => terms.notAfter?.getTime() ?? Infinity));
+    const inMs = lastEnd - now.getTime();
+    return inMs >= -WARNED_AFTER_MS && inMs <= WARNED_MS ? [partnerId] : [];
+  });
 }
