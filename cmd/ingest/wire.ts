@@ -1,5 +1,4 @@
 /** Constructs ingest's parts. */
-import type { AddressInfo } from 'node:net';
 import { Registry } from 'prom-client';
 import { lastAnswers } from '../../internal/ingest/last-answers.ts';
 import {
@@ -11,7 +10,7 @@ import { openApiDocument } from '../../internal/ingest/openapi.ts';
 import { OutageLog } from '../../internal/ingest/outage-log.ts';
 import { SharedLimiterStore } from '../../internal/ingest/rate-limit.ts';
 import { createIngestServer } from '../../internal/ingest/server.ts';
-import { displayAddress, listenHost } from '../../internal/platform/admin-server.ts';
+import { listenHost, urlOf } from '../../internal/platform/admin-server.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { openProcess, type ProcessTools } from '../../internal/platform/open-process.ts';
@@ -75,7 +74,7 @@ export async function startIngest(config: ConfigOf<'ingest'>, tools: ProcessTool
     config.SHUTDOWN_DELAY_MS + LAST_ANSWERS_MS + 1_000,
   );
 
-  const url = `http://${displayAddress(app.server.address() as AddressInfo)}`;
+  const url = urlOf(app.server);
   serving({ config: printableConfig(config), url });
   return { url, adminUrl };
 }

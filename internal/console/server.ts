@@ -1,14 +1,13 @@
 /** The HTTP server of the console: what holds for every page. */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import type { AddressInfo } from 'node:net';
 import cookie from '@fastify/cookie';
 import csrf from '@fastify/csrf-protection';
 import formbody from '@fastify/formbody';
 import helmet from '@fastify/helmet';
 import rateLimit from '@fastify/rate-limit';
 import fastify, { type FastifyError, type FastifyInstance, type FastifyReply } from 'fastify';
-import { displayAddress, listenHost } from '../platform/admin-server.ts';
+import { listenHost, urlOf } from '../platform/admin-server.ts';
 import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 import { isLoopback } from '../platform/networks.ts';
@@ -56,8 +55,7 @@ export async function startConsole(
   addAssets(app);
   addRoutes(app, options.desk, clock);
   await app.listen({ host: listenHost(host), port });
-  const address = app.server.address() as AddressInfo;
-  return { url: `http://${displayAddress(address)}`, close: () => app.close() };
+  return { url: urlOf(app.server), close: () => app.close() };
 }
 
 async function addPlugins(app: FastifyInstance, { secret, oidc }: ConsoleOptions): Promise<void> {

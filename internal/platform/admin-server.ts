@@ -1,6 +1,6 @@
 /** The HTTP server for operators: `/livez`, `/readyz`, `/metrics` and documents. */
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Server } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { Registry } from 'prom-client';
 import type { Found } from './config.ts';
@@ -26,11 +26,6 @@ interface Options {
   readonly documents: Readonly<Record<string, object>>;
 }
 
-export interface AdminServer {
-  readonly url: string;
-  close(): Promise<void>;
-}
-
 type Answer = readonly [status: number, type: string, text: string];
 
 export async function allOf(checks: readonly Probe[]): Promise<readonly string[]> {
@@ -47,7 +42,7 @@ function health(faults: readonly string[], more: object = {}): Answer {
 }
 
 /** Rejects when the address is not available. */
-export async function startAdminServer(options: Options): Promise<AdminServer> {
+export async function startAdminServer(options: Options) {
   const { live, ready, registry, documents } = options;
   const routes: Record<string, () => Promise<Answer>> = {
     '/livez': async () => health(await allOf(live)),
@@ -81,9 +76,9 @@ export async function startAdminServer(options: Options): Promise<AdminServer> {
     });
   });
   return {
-    url: `http://${displayAddress(server.address() as AddressInfo)}`,
+    url: urlOf(server),
     close: () =>
-      new Promise((resolve) => {
+      new Promise<void>((resolve) => {
         server.close(() => resolve());
         server.closeAllConnections();
       }),
@@ -97,8 +92,8 @@ export function listenHost(host: string): string {
 }
 
 /** `0.0.0.0` becomes `127.0.0.1`, so that the URL can be opened. */
-export function displayAddress(address: AddressInfo): string {
-  const host =
-    address.address === '0.0.0.0' || address.address === '::' ? '127.0.0.1' : address.address;
-  return `${host.includes(':') ? `[${host}]` : host}:${address.port}`;
+export function urlOf(server: Server): string {
+  const { address, port } = server.address() as AddressInfo;
+  const host = address === '0.0.0.0' || address === '::' ? '127.0.0.1' : address;
+  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }

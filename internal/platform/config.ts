@@ -13,8 +13,6 @@ export interface Setting<Process extends string = string> {
   readonly lenient?: true;
 }
 
-type Settings = Readonly<Record<string, Setting>>;
-
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** What was found beside the values. */
@@ -25,21 +23,20 @@ export interface Found {
   readonly files: Record<string, string>;
 }
 
-/** An invalid configuration, with all faults in one message, which holds no secret. */
+/** A configuration that cannot be used, with all faults in one message, which holds no secret. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
   readonly faults: readonly string[];
-  constructor(process: string, faults: readonly string[]) {
-    super(
-      `${process}: ${faults.length} fault(s) in the configuration:\n${faults.map((fault) => `  ${fault}`).join('\n')}`,
-    );
+  constructor(process: string, faults: readonly string[], options?: ErrorOptions) {
+    const lines = faults.map((fault) => `  ${fault}`).join('\n');
+    super(`${process}: ${faults.length} fault(s) in the configuration:\n${lines}`, options);
     this.faults = faults;
   }
 }
 
 /** An empty variable counts as unset. Throws `ConfigError` with every fault. */
 export function load(
-  settings: Settings,
+  settings: Readonly<Record<string, Setting>>,
   options: {
     readonly process: string;
     /** Checks settings that depend on each other. */
@@ -90,15 +87,6 @@ function readSecret(file: string, name: string, found: Found | undefined): strin
 /** For a library that reads the environment by itself. */
 export function setEnvironment(variables: Readonly<Record<string, string>>): void {
   Object.assign(globalThis.process.env, variables);
-}
-
-export function printable(settings: Settings, config: object): Record<string, unknown> {
-  return Object.fromEntries(
-    Object.entries(config).map(([name, value]) => [
-      name,
-      settings[name]?.secret === true && value !== undefined ? true : value,
-    ]),
-  );
 }
 
 export function readTerminalEnvironment(environment: Environment = process.env): {

@@ -37,11 +37,6 @@ export interface Credentials {
   leave(): void;
 }
 
-/** Its message is for operators. */
-class NotLetInError extends Error {
-  override readonly name = 'NotLetInError';
-}
-
 export function followCredentials(parts: {
   readonly credentials?: Credentials | undefined;
   readonly process: string;
@@ -58,12 +53,15 @@ export function followCredentials(parts: {
     everyMs: LOOK_EVERY_MS,
     retry: RETRY,
     failsAfterMs: FAILS_AFTER_MS,
-    reason: (error) => `the files with credentials changed, but not for use: ${wordsOf(error)}`,
+    reason: (error) => {
+      const words = error instanceof ConfigError ? error.faults.join('; ') : 'see the log';
+      return `the files with credentials changed, but not for use: ${words}`;
+    },
     run: async (signal) => {
       const next = leaving ? undefined : credentials.changed();
       if (next === undefined) return;
       if ((await allOf(ready)).length === 0) {
-        await tryMongo(next.MONGODB_URI);
+        await tryMongo(next.MONGODB_URI, process);
         if (next.REDIS_URL !== undefined && !(await takeTurn(next.REDIS_URL, process, log))) return;
         leaving = true;
       }
@@ -73,17 +71,12 @@ export function followCredentials(parts: {
   });
 }
 
-function wordsOf(error: unknown): string {
-  if (error instanceof ConfigError) return error.faults.join('; ');
-  return error instanceof NotLetInError ? error.message : 'see the log';
-}
-
-async function tryMongo(uri: string): Promise<void> {
+async function tryMongo(uri: string, process: string): Promise<void> {
   const mongo = createMongo(uri, 'partner-ingest credentials');
   try {
     await connectMongo(mongo, CONNECT_WITHIN_MS);
   } catch (error) {
-    throw new NotLetInError(mongoReason(mongo, error), { cause: error });
+    throw new ConfigError(process, [mongoReason(mongo, error)], { cause: error });
   } finally {
     await mongo.close();
   }
@@ -98,7 +91,7 @@ async function takeTurn(url: string, process: string, log: Logger): Promise<bool
     return (await redis.set(key, '', 'PX', TURN_MS, 'NX')) === 'OK';
   } catch (error) {
     const [words = 'Redis took too long to answer'] = redisWarnings(redis);
-    throw new NotLetInError(words, { cause: error });
+    throw new ConfigError(process, [words], { cause: error });
   } finally {
     redis.disconnect();
   }

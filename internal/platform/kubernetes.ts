@@ -15,7 +15,7 @@ const SERVICE_ACCOUNT_TOKEN = '/var/run/secrets/kubernetes.io/serviceaccount/tok
 const WATCH_SECONDS = 10;
 const WATCH_GRACE_MS = 3_000;
 
-export class KubernetesError extends Error {
+class KubernetesError extends Error {
   override readonly name = 'KubernetesError';
   /** HTTP status, also of an error inside a stream. */
   readonly code: number;

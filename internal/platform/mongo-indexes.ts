@@ -113,21 +113,8 @@ function forOperator(error: unknown, what: string): unknown {
 const CONNECT_WITHIN_MS = 10_000;
 const FIRST_CONTACT_RETRY = { firstMs: 250, capMs: 3_000 } as const;
 
-export interface FirstContact {
-  readonly whenDone: Promise<void>;
-  /** For a readiness probe; empty once done. */
-  readonly faults: () => readonly string[];
-  /** Silent until done: what follows from a cause is not told beside it. */
-  readonly hides: (consequences: Probe) => Probe;
-  readonly stop: () => void;
-}
-
 /** Connects until it succeeds, and ensures `indexes`. The driver then reconnects by itself. */
-export function makeFirstContact(
-  db: Db,
-  indexes: readonly IndexDefinition[],
-  log: Logger,
-): FirstContact {
+export function makeFirstContact(db: Db, indexes: readonly IndexDefinition[], log: Logger) {
   const what = indexes.length > 0 ? 'indexes could not be verified' : 'not connected to MongoDB';
   const stop = new AbortController();
   let faults = [`${what} yet`];
@@ -151,8 +138,13 @@ export function makeFirstContact(
   });
   return {
     whenDone,
-    faults: () => faults,
-    hides: (consequences) => () => (faults.length > 0 ? [] : consequences()),
-    stop: () => stop.abort(),
+    /** For a readiness probe; empty once done. */
+    faults: (): readonly string[] => faults,
+    /** Silent until done: what follows from a cause is not told beside it. */
+    hides:
+      (consequences: Probe): Probe =>
+      () =>
+        faults.length > 0 ? [] : consequences(),
+    stop: (): void => stop.abort(),
   };
 }

@@ -20,18 +20,15 @@ export function readAddress(text: string): Address | undefined {
 }
 
 function parse(text: string): Network | undefined {
-  const [address = '', bits, ...rest] = text.split('/');
-  if (isIP(address) === 0 || address.includes('%') || rest.length > 0) return undefined;
-  const read = ipaddr.process(address);
-  const whole = wholeOf(ipaddr.parse(address));
-  const asked = bits === undefined ? whole : /^\d{1,3}$/.test(bits) ? Number(bits) : Infinity;
+  const [address = ''] = text.split('/');
+  const kind = isIP(address);
+  if (kind === 0 || address.includes('%')) return undefined;
+  const network = text === address ? `${text}/${kind === 4 ? 32 : 128}` : text;
+  if (!ipaddr.isValidCIDR(network)) return undefined;
+  const [read, bits] = ipaddr.parseCIDR(network);
+  if (!(read instanceof ipaddr.IPv6) || !read.isIPv4MappedAddress()) return [read, bits];
   // The first 96 bits of a mapped network say only that it is one.
-  const length = asked - (whole - wholeOf(read));
-  return length < 0 || length > wholeOf(read) ? undefined : [read, length];
-}
-
-function wholeOf(address: Address): number {
-  return address.kind() === 'ipv4' ? 32 : 128;
+  return bits < 96 ? undefined : [read.toIPv4Address(), bits - 96];
 }
 
 export function isNetwork(text: string): boolean {

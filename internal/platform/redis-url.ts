@@ -2,7 +2,7 @@
 import { defined } from './defined.ts';
 import { isLoopback } from './networks.ts';
 
-export interface HostAndPort {
+interface HostAndPort {
   readonly host: string;
   readonly port: number;
 }

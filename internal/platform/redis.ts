@@ -23,7 +23,7 @@ const PROBE_KEY = '{partner-ingest}:write-probe';
  * Cluster. With `autoPipeline`, a Cluster's commands of one turn of the event loop share a round
  * trip.
  */
-export interface RedisUse {
+interface RedisUse {
   readonly commandTimeoutMs: number;
   readonly autoPipeline?: true;
 }

@@ -15,7 +15,7 @@ export const DRAIN_DEADLINE_MS = 60_000;
 
 const LAST_LINES_MS = 1_000;
 
-export interface Program<Settings extends Stores & { readonly LOG_LEVEL: string }> {
+interface Program<Settings extends Stores & { readonly LOG_LEVEL: string }> {
   readonly name: string;
   /** The default, `DRAIN_DEADLINE_MS`, always applies after a crash. */
   readonly drainDeadlineMs?: number;
@@ -28,7 +28,8 @@ export interface Program<Settings extends Stores & { readonly LOG_LEVEL: string 
 export async function run<Settings extends Stores & { readonly LOG_LEVEL: string }>(
   program: Program<Settings>,
 ): Promise<void> {
-  const { config, found } = loadOrExit(program);
+  const found = nothingFound();
+  const config = loadOrExit(() => program.load(found));
   const log = createLogger(program.name, config.LOG_LEVEL);
   for (const reason of found.ignored)
     log.warn({ reason }, 'a setting is ignored; its default counts');
@@ -39,12 +40,11 @@ export async function run<Settings extends Stores & { readonly LOG_LEVEL: string
   const finish = async (exitCode: number): Promise<void> => {
     if (ending) return;
     ending = true;
-    const deadlineMs =
-      exitCode === EXIT.ok ? (program.drainDeadlineMs ?? DRAIN_DEADLINE_MS) : DRAIN_DEADLINE_MS;
+    const drainDeadlineMs = exitCode === EXIT.ok ? program.drainDeadlineMs : undefined;
     const timer = setTimeout(() => {
       log.error('drain deadline passed; leaving');
       void logWritten(LAST_LINES_MS).then(() => process.exit(EXIT.failed));
-    }, deadlineMs);
+    }, drainDeadlineMs ?? DRAIN_DEADLINE_MS);
     await closers.closeAll();
     clearTimeout(timer);
     log.info({ exitCode }, 'stopped');
@@ -93,12 +93,9 @@ export async function run<Settings extends Stores & { readonly LOG_LEVEL: string
   }
 }
 
-function loadOrExit<Settings extends Stores & { readonly LOG_LEVEL: string }>(
-  program: Program<Settings>,
-): { readonly config: Settings; readonly found: Found } {
+function loadOrExit<Settings>(load: () => Settings): Settings {
   try {
-    const found = nothingFound();
-    return { config: program.load(found), found };
+    return load();
   } catch (error) {
     const text =
       error instanceof ConfigError ? error.message : JSON.stringify(describeError(error));

@@ -1,6 +1,6 @@
 /** Every setting: its rule, its default, and which processes use it. */
 import { z } from 'zod';
-import { load, printable, type Environment, type Found, type Setting } from '../platform/config.ts';
+import { load, type Environment, type Found, type Setting } from '../platform/config.ts';
 import {
   DNS_LABEL,
   cidrList,
@@ -268,5 +268,11 @@ export function loadConfig<Process extends ProcessName>(
 
 /** Secrets show only as `true`. */
 export function printableConfig(config: object): Record<string, unknown> {
-  return printable(settings, config);
+  const table: Readonly<Record<string, Setting>> = settings;
+  return Object.fromEntries(
+    Object.entries(config).map(([name, value]) => [
+      name,
+      table[name]?.secret === true && value !== undefined ? true : value,
+    ]),
+  );
 }

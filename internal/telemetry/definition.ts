@@ -5,7 +5,7 @@ export const PREFIX = 'partner_ingest_';
 
 type LabelValues = Readonly<Record<string, readonly string[]>>;
 /** Values known only at run time, such as names of partners. */
-export interface OpenValues extends ReadonlyArray<string> {
+interface OpenValues extends ReadonlyArray<string> {
   readonly open: true;
 }
 export const openValues: OpenValues = Object.assign([], { open: true as const });
