@@ -1,5 +1,5 @@
 /** The first page: are partners well, is work going out, what is wrong, and who is affected. */
-import { kinds, type Kind } from '../view/check-records.ts';
+import { kinds } from '../view/check-records.ts';
 import { gauge, type Activity } from './activity.ts';
 import type { Pod } from './readings.ts';
 
@@ -7,7 +7,7 @@ import type { Pod } from './readings.ts';
 const DEAD_KINDS_SHOWN = 10;
 
 /** `bad` stops something; `warn` does not yet. */
-export interface Problem {
+interface Problem {
   readonly weight: 'bad' | 'warn';
   readonly who: string;
   readonly what: string;
@@ -23,7 +23,6 @@ export function nowView(activity: Activity) {
   const { pods, stored } = activity;
   const last = activity.rounds.at(-1);
   return {
-    at: last?.at,
     problems: problemsOf(activity, last !== undefined),
     last,
     /** By step; undefined where no controller has counted. */
@@ -41,21 +40,21 @@ export function nowView(activity: Activity) {
 }
 
 function problemsOf({ pods, stored: { fault } }: Activity, begun: boolean): Problem[] {
-  const absent = PROCESSES.filter(
-    (name) => begun && !pods.some(({ component }) => component === name),
-  );
+  const bad = (who: string, what: string): Problem => ({ weight: 'bad', who, what });
+  const isThere = (name: string): boolean => pods.some(({ component }) => component === name);
+  const absent = PROCESSES.filter((name) => begun && !isThere(name));
+  const processors = pods.filter(({ component }) => component === 'processor').length;
+  const paused = Object.entries(WAITS).flatMap(([waitsFor, what]) => {
+    const labels = { waits_for: waitsFor };
+    const { length } = pods.filter((pod) => gauge([pod], 'worker_paused', labels));
+    return length === 0 ? [] : [bad(`${length} of ${processors} processors`, what)];
+  });
   return [
-    ...absent.map((who): Problem => ({ weight: 'bad', who, what: `no ${who} answers` })),
-    ...shared(pods, 'bad', ({ faults }) => faults),
-    ...(fault === undefined ? [] : [{ weight: 'bad', who: 'console', what: fault } as const]),
-    ...Object.entries(WAITS).flatMap(([waitsFor, what]): Problem[] => {
-      const paused = pods.filter((pod) => gauge([pod], 'worker_paused', { waits_for: waitsFor }));
-      const all = pods.filter(({ component }) => component === 'processor').length;
-      return paused.length === 0
-        ? []
-        : [{ weight: 'bad', who: `${paused.length} of ${all} processors`, what }];
-    }),
-    ...shared(pods, 'warn', ({ warnings }) => warnings),
+    ...absent.map((name) => bad(name, `no ${name} answers`)),
+    ...shared(pods, 'bad', 'faults'),
+    ...(fault === undefined ? [] : [bad('console', fault)]),
+    ...paused,
+    ...shared(pods, 'warn', 'warnings'),
     ...findingsOf(pods),
   ];
 }
@@ -64,22 +63,22 @@ function problemsOf({ pods, stored: { fault } }: Activity, begun: boolean): Prob
 function shared(
   pods: readonly Pod[],
   weight: Problem['weight'],
-  sentencesOf: (pod: Pod) => readonly string[],
+  said: 'faults' | 'warnings',
 ): Problem[] {
-  const said = pods.flatMap((pod) =>
-    sentencesOf(pod).map((what) => ({ what, who: `${pod.component} ${pod.at}`.trim() })),
+  const all = pods.flatMap((pod) =>
+    pod[said].map((what) => ({ what, who: `${pod.component} ${pod.at}`.trim() })),
   );
-  return [...Map.groupBy(said, ({ what }) => what)].map(([what, all]) => ({
+  return [...Map.groupBy(all, ({ what }) => what)].map(([what, same]) => ({
     weight,
     what,
-    who: all.map(({ who }) => who).join(', '),
+    who: same.map(({ who }) => who).join(', '),
   }));
 }
 
 /** Of the self-audit that the leading controller makes. */
 function findingsOf(pods: readonly Pod[]): Problem[] {
   return Object.entries(kinds).flatMap(([kind, [weight, meaning]]): Problem[] => {
-    const count = gauge(pods, 'audit_findings', { kind: kind as Kind }) ?? 0;
+    const count = gauge(pods, 'audit_findings', { kind }) ?? 0;
     const what = `${count} found: each ${meaning}; see "partner-ingest audit"`;
     return count === 0
       ? []
@@ -98,7 +97,6 @@ function partnerRows(activity: Activity) {
       return {
         partner,
         requests,
-        rejected,
         // Undefined without a request in the last hour. Work of earlier minutes may be decided in this hour.
         share: requests === 0 ? undefined : Math.min(1, rejected / requests),
         waiting: gauge(activity.pods, 'partner_records', { partner }) ?? 0,
