@@ -4,7 +4,7 @@ import type { Logger } from '../platform/log.ts';
 import type { Loops } from '../platform/loop.ts';
 import { hashApiKey, isTestKey } from './api-key.ts';
 import type { KeyDocument, StoredKey } from './key-document.ts';
-import type { EndedAccess, KeyStore } from './key-store.ts';
+import type { KeyStore } from './key-store.ts';
 import { addressCheck, type KeyTerms } from './key-terms.ts';
 
 /** A change takes effect within a second. */
@@ -39,7 +39,8 @@ interface KeyCacheTools {
 export class KeyCache {
   readonly #tools: KeyCacheTools;
   #keys: ReadonlyMap<string, KnownKey> = new Map();
-  #ended: EndedAccess = { revoked: new Map(), disabled: new Set() };
+  #revoked: ReadonlyMap<string, Date> = new Map();
+  #disabled: ReadonlySet<string> = new Set();
   readonly #used = new Set<string>();
   #version: number | undefined;
   #failure: unknown;
@@ -57,10 +58,9 @@ export class KeyCache {
     const found = this.#keys.get(hash);
     if (found === undefined) return { known: false };
     this.#used.add(hash);
-    const { revoked, disabled } = this.#ended;
-    const active = found.active && !disabled.has(found.partnerId);
+    const active = found.active && !this.#disabled.has(found.partnerId);
     const otherMode = isTestKey(key) !== (found.terms.test === true);
-    return { ...found, active, revoked: revoked.has(hash), otherMode };
+    return { ...found, active, revoked: this.#revoked.has(hash), otherMode };
   }
 
   start(loops: Pick<Loops<'keys' | 'key_uses'>, 'start'>): void {
@@ -88,16 +88,19 @@ export class KeyCache {
     const { store, clock, onCurrent } = this.#tools;
     const askedAt = clock.now();
     try {
-      const ended = await store.ended();
-      // What was ended counts at once, whatever becomes of the document.
-      this.#ended = together(this.#ended, ended);
+      const [revoked, flagged] = await Promise.all([store.revoked(), store.disabled.list()]);
+      const disabled = flagged.map(({ _id }) => _id);
+      // What operators end counts at once, whatever becomes of the document.
+      this.#revoked = new Map([...this.#revoked, ...revoked]);
+      this.#disabled = new Set([...this.#disabled, ...disabled]);
       const version = await store.documents.version();
       const isNew = version !== undefined && version !== this.#version;
       const document = isNew ? await store.documents.read() : undefined;
       this.#failure = undefined;
       // An emptied database ends no key, and brings no revoked one back.
       if (version === undefined || (isNew && document?.syncedAt === undefined)) return;
-      this.#ended = ended;
+      this.#revoked = revoked;
+      this.#disabled = new Set(disabled);
       if (document !== undefined) this.#take(document);
       onCurrent(askedAt);
     } catch (error) {
@@ -132,11 +135,4 @@ export class KeyCache {
       throw error;
     }
   }
-}
-
-function together(one: EndedAccess, other: EndedAccess): EndedAccess {
-  return {
-    revoked: new Map([...one.revoked, ...other.revoked]),
-    disabled: new Set([...one.disabled, ...other.disabled]),
-  };
 }

@@ -16,12 +16,6 @@ export interface PartnerKey extends StoredKey {
   readonly revokedAt?: Date;
 }
 
-/** What operators ended, by hash and by partner. */
-export interface EndedAccess {
-  readonly revoked: ReadonlyMap<string, Date>;
-  readonly disabled: ReadonlySet<string>;
-}
-
 /** Stays for good, so that no Secret brings the key back. */
 interface Revoked {
   readonly _id: string;
@@ -48,13 +42,7 @@ export class KeyStore {
     this.#clock = options.clock;
   }
 
-  /** Operators end keys and partners by hand, so there are few rows. */
-  async ended(): Promise<EndedAccess> {
-    const [revoked, disabled] = await Promise.all([this.revoked(), this.disabled.list()]);
-    return { revoked, disabled: new Set(disabled.map(({ _id }) => _id)) };
-  }
-
-  /** By hash, also of keys that no Secret holds now. */
+  /** By hash, also of keys that no Secret holds now; operators revoke by hand, so they are few. */
   async revoked(): Promise<ReadonlyMap<string, Date>> {
     const all = await this.#revoked.find({}, bounded).toArray();
     return new Map(all.map(({ _id, revokedAt }) => [_id, revokedAt]));

@@ -193,7 +193,7 @@ export const mutants: readonly Mutant[] = [
     ]),
     ...file('internal/partner/key-cache.ts', keyCache, [
       ['version !== this.#version', 'this.#version === undefined', 'a revoked key goes on'],
-      ['revoked.has(hash)', 'false', 'a revoked key goes on'],
+      ['this.#revoked.has(hash)', 'false', 'a revoked key goes on'],
       ['?.syncedAt ===', '===', 'a restart of the controller locks all out'],
     ]),
     ...file('internal/partner/key-document.ts', keyRounds, [
