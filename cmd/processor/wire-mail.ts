@@ -16,7 +16,7 @@ import type { ProcessorMetrics } from '../../internal/telemetry/metrics.ts';
 
 type Config = ConfigOf<'processor'>;
 
-interface Parts {
+interface MailParts {
   readonly clock: Clock;
   readonly log: Logger;
   readonly closers: Closers;
@@ -24,7 +24,7 @@ interface Parts {
   readonly warnings: Probe[];
 }
 
-export function openMail(config: Config, relay: Relay, parts: Parts) {
+export function openMail(config: Config, relay: Relay, parts: MailParts) {
   const { clock, metrics, warnings, log, closers } = parts;
   const mailer = traceMailer(
     createMailer({
@@ -61,7 +61,7 @@ export function openMail(config: Config, relay: Relay, parts: Parts) {
   return { mailer, mailGate };
 }
 
-function openMailPace(config: Config, { clock, log, closers }: Parts): MailPace | undefined {
+function openMailPace(config: Config, { clock, log, closers }: MailParts): MailPace | undefined {
   const { MAIL_PER_SECOND: perSecond, PROCESSOR_REPLICAS: processes } = config;
   if (perSecond === 0) return undefined;
   const redis = createRedis(config.REDIS_URL, { commandTimeoutMs: PACE_TIMEOUT_MS }, log);

@@ -8,11 +8,13 @@ import type { Mode } from '../partner/mode.ts';
 import type { Clock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
 import { databaseSpan, isDuplicateKey, pastLockConflicts } from '../platform/mongo.ts';
+import { bounded } from '../platform/mongo-read.ts';
 import { inSpan } from '../platform/tracing.ts';
 import { accountCollection, type Account } from './account.ts';
 
 /** An operator may release a key's holder between insert and read. */
 const CREATE_TRIES = 5;
+const RELEASED_PAGE = 500;
 
 export class AccountStore {
   readonly #collection: Collection<Account>;
@@ -107,5 +109,21 @@ export class AccountStore {
 
   async read(accountId: string): Promise<Account | undefined> {
     return (await this.#collection.findOne({ _id: accountId })) ?? undefined;
+  }
+
+  /** Removes former data of accounts released before `until`. True if more may be due. */
+  async forgetReleased(until: Date): Promise<boolean> {
+    const over = await this.#collection
+      .find(
+        { released: { $exists: true }, releasedAt: { $lte: until } },
+        { projection: { _id: 1 }, ...bounded },
+      )
+      .limit(RELEASED_PAGE)
+      .toArray();
+    if (over.length > 0) {
+      const ids = over.map(({ _id }) => _id);
+      await this.#collection.updateMany({ _id: { $in: ids } }, { $unset: { released: true } });
+    }
+    return over.length === RELEASED_PAGE;
   }
 }

@@ -47,6 +47,7 @@ export interface Account {
 }
 
 export interface Activation {
+  /** SHA-256 in hex. */
   readonly tokenHash: string;
   readonly expiresAt: Date;
   /** The id of the key, if `LINK_SECRET` has ids. */

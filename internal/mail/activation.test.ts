@@ -1,13 +1,15 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from '@jest/globals';
+import { defined } from '../platform/defined.ts';
 import { activationLink, linkSecretFault } from './activation.ts';
 
 const options = { loginUrl: 'https://login.example/start?lang=en', linkSecret: 'a'.repeat(32) };
 
+const account = { _id: 'acc_1' };
 const tokenOf = (url: string): string => new URL(url).searchParams.get('token') ?? '';
 
 test('the link is the login URL with its own query, the account and the token', () => {
-  const url = new URL(activationLink('acc_1', options).url);
+  const url = new URL(activationLink(account, options).url);
   expect(url.origin + url.pathname).toBe('https://login.example/start');
   expect(Object.fromEntries(url.searchParams)).toEqual({
     lang: 'en',
@@ -17,15 +19,17 @@ test('the link is the login URL with its own query, the account and the token', 
 });
 
 test('an account always gets the same link, and only the hash of its token is stored', () => {
-  const [one, two] = [activationLink('acc_1', options), activationLink('acc_1', options)];
+  const [one, two] = [activationLink(account, options), activationLink(account, options)];
   expect(one).toEqual(two);
   expect(one.tokenHash).toBe(createHash('sha256').update(tokenOf(one.url)).digest('hex'));
 });
 
 describe('two secrets', () => {
   const [OLD, NEW] = ['o'.repeat(32), 'n'.repeat(32)];
-  const link = (linkSecret: string, madeWith?: { keyId?: string }) =>
-    activationLink('acc_1', { ...options, linkSecret, madeWith });
+  const link = (linkSecret: string, madeWith?: { keyId?: string }) => {
+    const activation = madeWith && { tokenHash: '', expiresAt: new Date(0), ...madeWith };
+    return activationLink({ ...account, ...defined({ activation }) }, { ...options, linkSecret });
+  };
 
   test('the first makes new links, and an old link is made again with its own key', () => {
     const both = `key-2026:${NEW},${OLD}`;

@@ -1,13 +1,11 @@
 /** The one-time activation link: its token is derived from LINK_SECRET and stored as a hash. */
-import { createHash, createHmac } from 'node:crypto';
+import { createHmac, hash } from 'node:crypto';
+import type { Account, Activation } from '../account/account.ts';
 import { defined } from '../platform/defined.ts';
 import { isGuessable } from '../platform/guessable-secret.ts';
 
-export interface ActivationLink {
+export interface ActivationLink extends Pick<Activation, 'tokenHash' | 'keyId'> {
   readonly url: string;
-  /** SHA-256 in hex. */
-  readonly tokenHash: string;
-  readonly keyId?: string;
 }
 
 interface LinkKey {
@@ -48,25 +46,19 @@ export function linkSecretFault(linkSecret: string): string | undefined {
     : undefined;
 }
 
-/** A repeated mail has the same link, so that the first still works; a new `version` voids it. */
+/** A repeated mail has the same link, so that the first still works; a new version voids it. */
 export function activationLink(
-  accountId: string,
-  options: {
-    readonly loginUrl: string;
-    readonly linkSecret: string;
-    readonly version?: number;
-    readonly madeWith?: { readonly keyId?: string } | undefined;
-  },
+  { _id, activation, linkVersion = 0 }: Pick<Account, '_id' | 'activation' | 'linkVersion'>,
+  { loginUrl, linkSecret }: { readonly loginUrl: string; readonly linkSecret: string },
 ): ActivationLink {
-  const { version = 0, madeWith } = options;
-  const keys = linkKeys(options.linkSecret);
+  const keys = linkKeys(linkSecret);
   const { id, secret } =
-    keys.find((key) => madeWith !== undefined && key.id === madeWith.keyId) ?? keys[0];
-  const subject = version === 0 ? `activation:${accountId}` : `activation:${accountId}:${version}`;
+    keys.find((key) => activation !== undefined && key.id === activation.keyId) ?? keys[0];
+  const subject = linkVersion === 0 ? `activation:${_id}` : `activation:${_id}:${linkVersion}`;
   const token = createHmac('sha256', secret).update(subject).digest('base64url');
-  const url = new URL(options.loginUrl);
-  url.searchParams.set('account', accountId);
+  const url = new URL(loginUrl);
+  url.searchParams.set('account', _id);
   url.searchParams.set('token', token);
-  const tokenHash = createHash('sha256').update(token).digest('hex');
+  const tokenHash = hash('sha256', token, 'hex');
   return { url: url.href, tokenHash, ...defined({ keyId: id }) };
 }

@@ -1,34 +1,39 @@
 import { expect, test } from '@jest/globals';
-import {
-  accountOfMessageId,
-  loginInstructions as fillIn,
-  type LoginInstructions,
-  type Message,
-} from './message.ts';
+import type { Account } from '../account/account.ts';
+import { accountOfMessageId, loginInstructions, type Message } from './message.ts';
 import { loadTemplates } from './templates.ts';
 
-const templates = await loadTemplates();
-function loginInstructions(from: LoginInstructions, senderDomain: string): Message {
-  return fillIn(from, senderDomain, templates);
-}
-
-const facts: LoginInstructions = {
-  accountId: 'acc_1',
-  businessName: 'Ann & Co',
-  reference: '01M7-YEFD-J3FA-NTPJ',
-  email: "o'hara@example.com",
+const settings = {
+  from: 'service@partner.example',
   loginUrl: 'https://login.example/?a=1&b=2',
-  activationUrl: 'https://login.example/?a=1&account=acc_1&token=t',
-  activationExpiresAt: new Date('2026-12-01T09:05:00Z'),
-  writtenAt: new Date('2026-11-24T09:05:00Z'),
+  linkSecret: 'a-secret-for-tests-of-32-characters',
+  templates: await loadTemplates(),
 };
 
+const account: Account = {
+  _id: 'acc_1',
+  requestId: 'req_01m7yefdj3fantjpk5mzvj8mwh',
+  partnerId: 'demo',
+  businessName: 'Ann & Co',
+  email: "o'hara@example.com",
+  emailNormalized: "o'hara@example.com",
+  ein: '123456789',
+  createdAt: new Date(0),
+};
+
+const mailTo = (changes: Partial<Account> = {}, supportContact?: string): Message =>
+  loginInstructions(
+    { ...account, ...changes },
+    { ...settings, supportContact },
+    new Date('2026-11-24T09:05:00Z'),
+  ).message;
+
 test('text and HTML hold the link, the user name and the expiry', () => {
-  const { text, html, subject } = loginInstructions(facts, 'partner.example');
+  const { text, html, subject } = mailTo();
   for (const part of [
-    facts.activationUrl,
-    facts.loginUrl,
-    facts.email,
+    settings.loginUrl,
+    `${settings.loginUrl}&account=acc_1&token=`,
+    account.email,
     'Ann & Co',
     'for 7 days',
     'Tuesday, 1 December 2026 at 09:05 UTC',
@@ -36,7 +41,8 @@ test('text and HTML hold the link, the user name and the expiry', () => {
     expect(text).toContain(part);
   }
   expect(html).toContain('Ann &amp; Co');
-  expect(html).toContain('href="https://login.example/?a=1&amp;account=acc_1&amp;token=t"');
+  const link = 'href="https://login.example/?a=1&amp;b=2&amp;account=acc_1&amp;token=';
+  expect(html).toContain(link);
   expect(html).toContain('o&#39;hara@example.com');
   expect(subject).not.toContain('Ann');
 });
@@ -44,10 +50,7 @@ test('text and HTML hold the link, the user name and the expiry', () => {
 test('a Message-ID holds the account and its mail version', () => {
   const accountId = 'acc_01m7yppxy4e01v3gzvkymsa33d';
   for (const mailVersion of [{}, { mailVersion: 3 }]) {
-    const { messageId } = loginInstructions(
-      { ...facts, accountId, ...mailVersion },
-      'partner.example',
-    );
+    const { messageId } = mailTo({ _id: accountId, ...mailVersion });
     expect(accountOfMessageId(messageId)).toEqual({ accountId, ...mailVersion });
     expect(accountOfMessageId(messageId.slice(1, -1))).toEqual({ accountId, ...mailVersion });
   }
@@ -64,7 +67,7 @@ test.each([
   ['Amazon.com Inc.', 'Amazon com Inc.'],
   ['A.B.C. Ltd', 'A.B.C. Ltd'],
 ])('the name %j is shown on its line as %j', (businessName, shown) => {
-  const { text, html } = loginInstructions({ ...facts, businessName }, 'p');
+  const { text, html } = mailTo({ businessName });
   expect(text).toContain(`The account of “${shown}” is ready.`);
   expect(html).toContain(`<strong>“${shown}”</strong>`);
 });
@@ -76,17 +79,17 @@ test.each([
   'https：／／evil．example',
   'http://1.2.3.4',
 ])('%j is not shown as a name', (businessName) => {
-  const { text, html } = loginInstructions({ ...facts, businessName }, 'p');
+  const { text, html } = mailTo({ businessName });
   expect(text).toContain('The account of your business is ready.');
   expect(html).toContain('<strong>your business</strong>');
   expect(`${text}${html}`).not.toMatch(/evil|URGENT|bob/i);
 });
 
 test('both parts have the reference number, and the contact if one is set', () => {
-  const without = loginInstructions(facts, 'p');
-  const { text, html } = loginInstructions({ ...facts, supportContact: 'help@x.example' }, 'p');
+  const without = mailTo();
+  const { text, html } = mailTo({}, 'help@x.example');
   for (const part of [text, html, without.text, without.html])
-    expect(part).toContain('01M7-YEFD-J3FA-NTPJ');
+    expect(part).toContain('01M7-YEFD-J3FA-NTJP');
   for (const part of [text, html])
     expect(part).toContain('Questions? Contact help@x.example and give this number.');
   expect(without.text).not.toContain('Contact');

@@ -1,18 +1,17 @@
 /** The e-mail to the applicant: login instructions in text and HTML. */
+import type { Account, Activation } from '../account/account.ts';
+import { domainOf } from '../application/email-address.ts';
+import { DAY_MS, later } from '../platform/clock.ts';
+import { referenceOf } from '../platform/ids.ts';
+import { activationLink } from './activation.ts';
 import type { Templates } from './templates.ts';
 
-export interface LoginInstructions {
-  readonly accountId: string;
-  /** A repeat keeps the version. */
-  readonly mailVersion?: number;
-  readonly businessName: string;
-  readonly reference: string;
-  readonly supportContact?: string;
-  readonly email: string;
+export interface MailSettings {
+  readonly from: string;
   readonly loginUrl: string;
-  readonly activationUrl: string;
-  readonly activationExpiresAt: Date;
-  readonly writtenAt: Date;
+  readonly linkSecret: string;
+  readonly supportContact?: string | undefined;
+  readonly templates: Templates;
 }
 
 export interface Message {
@@ -24,29 +23,35 @@ export interface Message {
 }
 
 const GREETING_NAME_MAX = 120;
+const LINK_DAYS = 7;
 
+/** Returns the e-mail of an account, and what its link needs in the account. */
 export function loginInstructions(
-  facts: LoginInstructions,
-  senderDomain: string,
-  templates: Templates,
-): Message {
-  const again = facts.mailVersion === undefined ? '' : `.${facts.mailVersion}`;
+  account: Account,
+  settings: MailSettings,
+  writtenAt: Date,
+): { readonly message: Message; readonly activation: Omit<Activation, 'usedAt'> } {
+  const { from, loginUrl, supportContact, templates } = settings;
+  const { url, ...link } = activationLink(account, settings);
+  const expiresAt = later(writtenAt, LINK_DAYS * DAY_MS);
+  const again = account.mailVersion === undefined ? '' : `.${account.mailVersion}`;
   const values = {
-    businessName: harmless(facts.businessName),
-    userName: facts.email,
-    activationUrl: facts.activationUrl,
-    linkDays: inDays(facts.activationExpiresAt.getTime() - facts.writtenAt.getTime()),
-    linkExpires: `${dateAndTime.format(facts.activationExpiresAt)} UTC`,
-    loginUrl: facts.loginUrl,
-    reference: facts.reference,
-    support: supportSentence(facts.supportContact),
+    businessName: harmless(account.businessName),
+    userName: account.email,
+    activationUrl: url,
+    linkDays: `${LINK_DAYS} days`,
+    linkExpires: `${dateAndTime.format(expiresAt)} UTC`,
+    loginUrl,
+    reference: referenceOf(account.requestId),
+    support: supportSentence(supportContact),
   };
-  return {
+  const message = {
     subject: templates.subject,
-    messageId: `<${facts.accountId}.login-instructions${again}@${senderDomain}>`,
+    messageId: `<${account._id}.login-instructions${again}@${domainOf(from)}>`,
     text: templates.text(values),
     html: templates.html(values),
   };
+  return { message, activation: { ...link, expiresAt } };
 }
 
 export function accountOfMessageId(
@@ -63,11 +68,6 @@ const dateAndTime = new Intl.DateTimeFormat('en-GB', {
   timeStyle: 'short',
   timeZone: 'UTC',
 });
-
-function inDays(milliseconds: number): string {
-  const days = Math.round(milliseconds / 86_400_000);
-  return `${days} ${days === 1 ? 'day' : 'days'}`;
-}
 
 function supportSentence(contact: string | undefined): string {
   return contact === undefined

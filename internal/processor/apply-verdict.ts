@@ -1,66 +1,103 @@
-/** Applies the verdict on an attempt in one update of the record. */
-import type { Clock } from '../platform/clock.ts';
+/** What an attempt works with, and how its verdict is applied in one update of the record. */
+import type { AccountStore } from '../account/account-store.ts';
+import type { Account } from '../account/account.ts';
+import type { Intent } from '../account/mail-ledger.ts';
+import type { LedgerStore } from '../mail/ledger-store.ts';
+import type { MailPlace } from '../mail/mail-gate.ts';
+import type { Mailer } from '../mail/mailer.ts';
+import type { MailSettings, Message } from '../mail/message.ts';
+import { later, type Clock } from '../platform/clock.ts';
 import { retryUntilDone } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { traceFields } from '../platform/tracing.ts';
-import type { Retry, Step } from '../queue/job.ts';
+import { hintFor, type Retry, type Step } from '../queue/job.ts';
 import type { WorkerMoves } from '../submission/worker-moves.ts';
-import { attemptOf, type SubmissionRecord } from '../submission/submission.ts';
+import { attemptOf, type OpenRecord } from '../submission/submission.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import type { PartnerLabels } from '../telemetry/partner-labels.ts';
-import type { Claim } from './claim.ts';
-import type { Failed, FailureClass, Verdict } from './failures.ts';
+import { Claim } from './claim.ts';
+import type { Done, Failed, FailureClass } from './failures.ts';
+import type { Holds } from './follow-holds.ts';
 import { SETTLE_RETRY, SETTLE_TRIES } from './limits.ts';
+import type { OutageGate } from './outage.ts';
 
-export interface Attempt {
-  /** Its counts exclude this attempt. */
-  readonly record: SubmissionRecord;
-  readonly claim: Claim;
-  readonly step: Step;
-}
-
-export interface VerdictTools extends Pick<
-  ProcessorMetrics,
-  'outcomes' | 'partnerOutcomes' | 'failures' | 'completionSeconds'
-> {
+/** For live records, or for tests: these have accounts, a mailer and metrics of their own. */
+export interface AttemptTools {
+  readonly metrics: ProcessorMetrics;
   readonly partnerLabels: PartnerLabels;
   readonly clock: Clock;
   readonly store: WorkerMoves;
+  readonly accounts: AccountStore;
+  readonly ledger: LedgerStore;
+  readonly mailer: Pick<Mailer, 'handOver'>;
+  readonly mailSettings: MailSettings;
+  readonly holds: Holds;
+  readonly host: string;
   readonly log: Logger;
-  waitForDatabase(): void;
+  readonly outage: OutageGate;
   /** May lose the job. */
   sendRetry(retry: Retry): void;
-  /** Ends what is still retried when the processor closes. */
-  readonly closed: AbortSignal;
+}
+
+/** An e-mail whose hand-over is in the ledger. */
+export interface BegunMail {
+  readonly account: Account;
+  readonly intent: Intent;
+  readonly message: Message;
+}
+
+export interface Attempt {
+  /** Its counts exclude this attempt. */
+  readonly record: OpenRecord;
+  readonly claim: Claim;
+  readonly step: Step;
+  readonly startedAt: Date;
+  /** Of an e-mail, or of an account whose e-mail may begin at once. */
+  readonly place: MailPlace | undefined;
+  /** The first e-mail of an account: the step of the account begins it. */
+  begun?: BegunMail | undefined;
+  /** The attempt at `begun`: the move that ended this one claimed the record for it. */
+  next?: Attempt;
 }
 
 /** False if another worker has the record. */
 export async function finish(
-  verdict: Verdict & { readonly kind: 'done' },
-  { record, claim }: Attempt,
-  tools: VerdictTools,
-  moves: Pick<WorkerMoves, 'move'>,
+  { event, changes }: Done,
+  attempt: Attempt,
+  tools: AttemptTools,
 ): Promise<boolean> {
-  const { log } = tools;
-  const { event, changes } = verdict;
+  const { record, claim, begun } = attempt;
+  const { clock, log, metrics, store } = tools;
+  const attempts = attemptOf(record);
+  if (event === 'create_account' && begun !== undefined) {
+    const confirmedAt = clock.monotonicMs();
+    const moved = await store.moveOn(claim.position, attempts, changes);
+    if (moved === undefined) return false;
+    attempt.next = {
+      record: moved,
+      claim: new Claim(moved, confirmedAt, tools),
+      step: 'mail',
+      startedAt: clock.now(),
+      place: attempt.place,
+      begun,
+    };
+  } else if (!(await store.move(claim.position, event, attempts, changes))) return false;
   const fields = { request_id: record._id, ...traceFields(record.traceparent) };
-  const state = await moves.move(claim.position, event, attemptOf(record), changes);
-  if (state === undefined) return false;
   switch (event) {
     case 'create_account':
       countOutcome(record, { state: 'account_created', reason: 'none' }, tools);
       log.debug(fields, 'account created');
       break;
     case 'reject': {
-      const { reason, reasons } = verdict.changes;
+      const { reason, reasons } = changes;
       countOutcome(record, { state: 'rejected', reason: reasons[0]?.code ?? 'none' }, tools);
       log.info({ ...fields, reason }, 'application rejected');
       break;
     }
     case 'complete': {
       countOutcome(record, { state: 'completed', reason: 'none' }, tools);
-      const seconds = (tools.clock.now().getTime() - record.receivedAt.getTime()) / 1_000;
-      tools.completionSeconds.observe(seconds);
+      const seconds = (clock.now().getTime() - record.receivedAt.getTime()) / 1_000;
+      metrics.completionSeconds.observe(seconds);
       log.info({ ...fields, seconds }, 'application completed');
     }
   }
@@ -71,11 +108,13 @@ export async function finish(
  * Never rejects. A failed update is retried, or the record would count as one that killed its
  * worker.
  */
-export async function settle(failed: Failed, attempt: Attempt, tools: VerdictTools): Promise<void> {
+export async function settle(failed: Failed, attempt: Attempt, tools: AttemptTools): Promise<void> {
   const { record, claim, step } = attempt;
+  const { position } = claim;
   const { failure, words, ...verdict } = failed;
-  tools.failures.inc({ step, class: failure });
-  tools.log[levelOf(failure, verdict.kind)](
+  const { clock, log, metrics, store } = tools;
+  metrics.failures.inc({ step, class: failure });
+  log[levelOf(failure, verdict.kind)](
     {
       request_id: record._id,
       ...traceFields(record.traceparent),
@@ -86,45 +125,36 @@ export async function settle(failed: Failed, attempt: Attempt, tools: VerdictToo
     },
     'attempt failed',
   );
-  if (failure === 'infrastructure') tools.waitForDatabase();
-  await untilSaid(() => say(failed), attempt, tools);
+  if (failure === 'infrastructure') tools.outage.wait();
+  await untilSaid(say, attempt, tools);
 
-  async function say(what: Failed): Promise<void> {
-    const { position } = claim;
-    switch (what.kind) {
+  async function say(): Promise<void> {
+    switch (failed.kind) {
       case 'later':
         // Behind all that are due, so that a mail which is the cause does not stop them.
-        await tools.store.putBack(position, tools.clock.now(), words);
+        await store.putBack(position, clock.now(), { lastError: words });
         return;
       case 'again': {
-        const { delayMs, counts } = what;
-        if (await tools.store.postpone(position, { delayMs, ...counts, lastError: words }))
-          tools.sendRetry({
-            requestId: record._id,
-            version: position.version,
-            partnerId: record.partnerId,
-            traceparent: record.traceparent,
-            step,
-            delayMs,
-            reason: failure,
-            attempt: attemptOf(counts),
-          });
+        const { delayMs, counts } = failed;
+        const dueAt = later(clock.now(), delayMs);
+        if (!(await store.putBack(position, dueAt, { ...counts, lastError: words }))) return;
+        const waits = { step, delayMs, reason: failure, attempt: attemptOf(counts) };
+        tools.sendRetry({ ...hintFor(record), ...waits });
         return;
       }
       case 'end': {
-        const { event, ambiguous } = what;
+        const { event, ambiguous } = failed;
         const changes = { attempts: record.attempts, ambiguous, lastError: words, reason: words };
-        const state = await tools.store.move(position, event, attemptOf(record), changes);
-        if (state === undefined) return;
-        const to = event === 'bounce' ? 'undeliverable' : 'dead_lettered';
-        countOutcome(record, { state: to, reason: what.failure }, tools);
+        if (!(await store.move(position, event, attemptOf(record), changes))) return;
+        const state = event === 'bounce' ? 'undeliverable' : 'dead_lettered';
+        countOutcome(record, { state, reason: failed.failure }, tools);
       }
     }
   }
 }
 
 /** The record keeps its place. */
-export async function giveBack(attempt: Attempt, tools: VerdictTools): Promise<void> {
+export async function giveBack(attempt: Attempt, tools: AttemptTools): Promise<void> {
   const { record, claim } = attempt;
   await untilSaid(() => tools.store.putBack(claim.position, record.stateAt), attempt, tools);
 }
@@ -132,8 +162,8 @@ export async function giveBack(attempt: Attempt, tools: VerdictTools): Promise<v
 /** Never rejects; a failed write is retried in the background, within bounds. */
 export async function untilSaid(
   say: () => Promise<unknown>,
-  { record }: Pick<Attempt, 'record'>,
-  { closed, log }: Pick<VerdictTools, 'closed' | 'log'>,
+  { record }: Attempt,
+  { outage, log }: AttemptTools,
 ): Promise<void> {
   const enough = new AbortController();
   const onFailure = (_error: unknown, failures: number): void => {
@@ -141,19 +171,19 @@ export async function untilSaid(
   };
   await say().catch((error: unknown) => {
     log.debug({ request_id: record._id, err: error }, 'not settled yet');
-    const signal = AbortSignal.any([enough.signal, closed]);
+    const signal = AbortSignal.any([enough.signal, outage.closed]);
     void retryUntilDone(say, { ...SETTLE_RETRY, signal, onFailure });
   });
 }
 
 function countOutcome(
-  { partnerId }: SubmissionRecord,
+  { partnerId }: OpenRecord,
   outcome: Parameters<ProcessorMetrics['outcomes']['inc']>[0],
-  tools: VerdictTools,
+  { metrics, partnerLabels }: AttemptTools,
 ): void {
-  tools.outcomes.inc(outcome);
+  metrics.outcomes.inc(outcome);
   if (partnerId !== undefined)
-    tools.partnerOutcomes.inc({ partner: tools.partnerLabels.of(partnerId), ...outcome });
+    metrics.partnerOutcomes.inc({ partner: partnerLabels.of(partnerId), ...outcome });
 }
 
 /** An unknown address is an ordinary end. */

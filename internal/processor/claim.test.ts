@@ -4,18 +4,16 @@ import { CLAIM_MS } from '../submission/limits.ts';
 import { Claim } from './claim.ts';
 import { CLAIM_FRESH_MS, CLAIM_TRUSTED_MS } from './limits.ts';
 
-const position = { requestId: 'req_1', state: 'recorded', version: 1 } as const;
+const record = { _id: 'req_1', state: 'recorded', version: 1 } as const;
 const claims: Claim[] = [];
 
 /** A claim with a clock that the test moves and a store whose answers it sets. */
 function newClaim(renew: () => Promise<boolean>, stopped = (): boolean => false) {
   const time = { ms: 1_000 };
-  const claim = new Claim({
-    position,
+  const claim = new Claim(record, time.ms, {
     store: { renew } as unknown as WorkerMoves,
     clock: { now: () => new Date(time.ms), monotonicMs: () => time.ms },
-    confirmedAt: time.ms,
-    stopped,
+    holds: { has: stopped },
   });
   claims.push(claim);
   return { claim, time };

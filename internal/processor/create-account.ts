@@ -4,25 +4,14 @@ import { normalizeEin, normalizeEmail } from '../application/identity.ts';
 import { parseApplication, type Application } from '../application/parse-application.ts';
 import type { Reason } from '../application/reasons.ts';
 import { endingOf } from '../application/test-endings.ts';
-import type { AccountStore } from '../account/account-store.ts';
 import { defined } from '../platform/defined.ts';
-import type { Applicant, SubmissionRecord } from '../submission/submission.ts';
-import type { ProcessorMetrics } from '../telemetry/metrics.ts';
-import type { Claim } from './claim.ts';
+import type { Applicant } from '../submission/submission.ts';
+import type { Attempt, AttemptTools } from './apply-verdict.ts';
 import type { Verdict } from './failures.ts';
-import type { FirstMail } from './first-mail.ts';
+import { beginFirstMail } from './mail-applicant.ts';
 
-export interface CreateTools {
-  readonly accounts: AccountStore;
-  readonly duplicateKeys: ProcessorMetrics['duplicateKeys'];
-}
-
-export async function createAccount(
-  record: SubmissionRecord,
-  claim: Claim,
-  tools: CreateTools,
-  mail: Pick<FirstMail, 'begin' | 'keepFor'>,
-): Promise<Verdict> {
+export async function createAccount(attempt: Attempt, tools: AttemptTools): Promise<Verdict> {
+  const { record, claim, place } = attempt;
   const parsed = parseApplication(record.body?.buffer ?? new Uint8Array());
   if (!parsed.valid) return reject(parsed.reasons, applicantOf(parsed.claimed));
   if (!claim.held) return { kind: 'lost' };
@@ -32,10 +21,14 @@ export async function createAccount(
   const owner = { requestId: record._id, partnerId: record.partnerId ?? 'unknown' };
   const judged = record.test && ending === undefined ? { judged: true as const } : {};
   const creation = await tools.accounts.create(application, owner, (account) =>
-    mail.begin({ ...account, ...judged }),
+    place === undefined
+      ? { ...account, ...judged }
+      : beginFirstMail({ ...account, ...judged }, attempt, tools),
   );
-  mail.keepFor('accountId' in creation ? creation.accountId : undefined);
-  if (creation.kind !== 'created') tools.duplicateKeys.inc({ found: creation.kind });
+  const standing = 'accountId' in creation ? creation.accountId : undefined;
+  // The account that stands is another one, or none.
+  if (attempt.begun?.account._id !== standing) attempt.begun = undefined;
+  if (creation.kind !== 'created') tools.metrics.duplicateKeys.inc({ found: creation.kind });
 
   const applicant = applicantOf(application);
   const outcome = decideOnCreation(creation);

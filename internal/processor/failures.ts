@@ -25,17 +25,18 @@ export type FailureClass =
   /** Several workers died holding the record. */
   | 'crashed';
 
-type Done =
+/** The step has done its work. */
+export type Done = { readonly kind: 'done' } & (
   | { readonly event: 'create_account'; readonly changes: Changes }
   | {
       readonly event: 'reject';
       readonly changes: Required<Pick<Changes, 'reasons' | 'reason'>> & Changes;
     }
-  | { readonly event: 'complete'; readonly changes?: undefined };
+  | { readonly event: 'complete'; readonly changes?: undefined }
+);
 
 export type Verdict =
-  /** The step has done its work. */
-  | ({ readonly kind: 'done' } & Done)
+  | Done
   /** The record is another worker's, or its partner is on hold. */
   | { readonly kind: 'lost' }
   | Failed;

@@ -11,12 +11,9 @@ export class HoldFollower implements Holds {
   readonly #onHold: { set(value: number): void };
   #partners: ReadonlySet<string> = new Set();
 
-  constructor(options: {
-    readonly holds: Pick<PartnerHolds, 'list'>;
-    readonly onHold: { set(value: number): void };
-  }) {
-    this.#holds = options.holds;
-    this.#onHold = options.onHold;
+  constructor(holds: Pick<PartnerHolds, 'list'>, onHold: { set(value: number): void }) {
+    this.#holds = holds;
+    this.#onHold = onHold;
   }
 
   has(partnerId: string | undefined): boolean {

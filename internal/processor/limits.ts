@@ -57,12 +57,8 @@ export const UNKNOWN_EVERY_MS = 60_000;
 export const UNKNOWN_MOST = 1_000;
 
 export const EXPIRE_EVERY_MS = 60_000;
-/** This is 8,000 records a second. */
-export const EXPIRE_PAGES = 1_000;
 
 export const PROGRESS_DEADLINE_MS = 60_000;
-
-export const ACTIVATION_MS = 7 * 86_400_000;
 
 /** Holds must take effect within five seconds. */
 export const FOLLOW_HOLDS_MS = 1_000;

@@ -7,7 +7,6 @@
  */
 import type { MailGate, MailPlace } from '../mail/mail-gate.ts';
 import type { Hint, Step } from '../queue/job.ts';
-import type { FirstStep } from './first-mail.ts';
 import type { Holds } from './follow-holds.ts';
 import { LINE_LOW, LINE_MOST, TESTS_AT_ONCE } from './limits.ts';
 
@@ -17,8 +16,6 @@ export interface Work extends Hint {
   readonly dueAt: Date;
   /** No job brought it, and no worker has it. */
   readonly lost?: true;
-  /** The record is claimed for this e-mail, which keeps the place of its account. */
-  readonly first?: FirstStep;
 }
 
 /** What waits together. */
@@ -35,9 +32,13 @@ export interface LineOptions {
   readonly holds: Pick<Holds, 'has'>;
   /**
    * Resolves with what is left to do on the record. A rejection is ignored. An e-mail has a place,
-   * and so has an account whose e-mail may begin at once.
+   * and so has an account whose e-mail may begin at once: `onAccountEnd` is called before it.
    */
-  work(work: Work, place?: MailPlace): Promise<Work | undefined>;
+  work(
+    work: Work,
+    place: MailPlace | undefined,
+    onAccountEnd: () => void,
+  ): Promise<Work | undefined>;
 }
 
 export class Line {
@@ -160,14 +161,19 @@ export class Line {
   }
 
   async #do(work: Work, place?: MailPlace): Promise<void> {
-    const next = await this.#options.work(work, place).catch(() => undefined);
-    if (work.test) this.#tests -= 1;
-    else if (work.step === 'account') this.#accounts -= 1;
-    if (next?.first !== undefined) {
+    let hasSlot = true;
+    const freeSlot = (): void => {
+      if (hasSlot && work.test) this.#tests -= 1;
+      else if (hasSlot && work.step === 'account') this.#accounts -= 1;
+      hasSlot = false;
+    };
+    const onAccountEnd = (): void => {
+      freeSlot();
       this.#serve();
-      return this.#do(next, place);
-    }
+    };
+    const next = await this.#options.work(work, place, onAccountEnd).catch(() => undefined);
     // The slot is free before the place, which the next account may take.
+    freeSlot();
     this.#inWork.delete(work.requestId);
     place?.release();
     this.put(next === undefined ? [] : [next]);

@@ -1,59 +1,16 @@
 /** The step of the e-mail: hands it over once and finishes the request. */
-import type { AccountStore } from '../account/account-store.ts';
-import type { Account, Activation } from '../account/account.ts';
-import { domainOf } from '../application/email-address.ts';
-import { endingOf } from '../application/test-endings.ts';
-import { activationLink } from '../mail/activation.ts';
-import type { LedgerStore } from '../mail/ledger-store.ts';
+import type { Account } from '../account/account.ts';
 import type { Intent } from '../account/mail-ledger.ts';
+import { endingOf } from '../application/test-endings.ts';
+import { ledgerWith, newSecondMails, possibleMails } from '../mail/ledger.ts';
 import type { MailPlace } from '../mail/mail-gate.ts';
-import { newSecondMails, possibleMails } from '../mail/ledger.ts';
-import { loginInstructions, type Message } from '../mail/message.ts';
-import type { HandOver, Mailer } from '../mail/mailer.ts';
-import type { Templates } from '../mail/templates.ts';
-import { later } from '../platform/clock.ts';
+import { loginInstructions } from '../mail/message.ts';
+import type { HandOver } from '../mail/mailer.ts';
 import { retryUntilDone } from '../platform/deadline.ts';
-import { defined } from '../platform/defined.ts';
-import { referenceOf } from '../platform/ids.ts';
-import type { SubmissionRecord } from '../submission/submission.ts';
-import { attemptOf } from '../submission/submission.ts';
-import type { ProcessorMetrics } from '../telemetry/metrics.ts';
-import { untilSaid, type VerdictTools } from './apply-verdict.ts';
-import type { Claim } from './claim.ts';
+import { attemptOf, type OpenRecord } from '../submission/submission.ts';
+import { untilSaid, type Attempt, type AttemptTools, type BegunMail } from './apply-verdict.ts';
 import { classOfHandOver, failed, type FailureClass, type Verdict } from './failures.ts';
-import { ACTIVATION_MS, COMPLETE_RETRY, MAX_AMBIGUOUS } from './limits.ts';
-
-export interface MailTools
-  extends
-    VerdictTools,
-    Pick<ProcessorMetrics, 'mails' | 'handOverSeconds' | 'possibleSecondMails'> {
-  readonly accounts: AccountStore;
-  readonly ledger: LedgerStore;
-  readonly mailer: Pick<Mailer, 'handOver'>;
-  readonly mailSettings: {
-    readonly from: string;
-    readonly loginUrl: string;
-    readonly linkSecret: string;
-    readonly supportContact?: string | undefined;
-    readonly templates: Templates;
-  };
-  readonly host: string;
-}
-
-interface Mailing {
-  readonly record: SubmissionRecord;
-  readonly claim: Claim;
-  readonly place: MailPlace;
-  /** Of a new account. */
-  readonly begun?: BegunMail | undefined;
-}
-
-/** An e-mail whose hand-over is in the ledger. */
-export interface BegunMail {
-  readonly account: Account;
-  readonly intent: Intent;
-  readonly message: Message;
-}
+import { COMPLETE_RETRY, MAX_AMBIGUOUS } from './limits.ts';
 
 const COMPLETED: Verdict = { kind: 'done', event: 'complete' };
 /** What a test can ask for. */
@@ -66,11 +23,18 @@ const REFUSED: HandOver = {
 };
 const LOST: Verdict = { kind: 'lost' };
 
-export async function mailApplicant(mailing: Mailing, tools: MailTools): Promise<Verdict> {
-  const { record, begun } = mailing;
+/** Tests do not pass the gate, and tell it nothing of the relay. */
+const placeOfTest: MailPlace = {
+  turn: () => Promise.resolve(),
+  note: (handOver) => ('outage' in handOver ? 'relay' : 'mail'),
+  release: () => {},
+};
+
+export async function mailApplicant(attempt: Attempt, tools: AttemptTools): Promise<Verdict> {
+  const { record, claim, begun, place = placeOfTest } = attempt;
   if (begun !== undefined) {
-    await mailing.place.turn(mailing.claim.signal);
-    return sendMail(mailing, begun, 0, tools);
+    await place.turn(claim.signal);
+    return sendMail(attempt, begun, 0, tools);
   }
   const fail = (failure: FailureClass, words: string): Verdict =>
     failed(record, { failure, words });
@@ -81,18 +45,18 @@ export async function mailApplicant(mailing: Mailing, tools: MailTools): Promise
     return fail('permanent', 'the account was released by an operator');
   // A used link proves that the e-mail arrived.
   const arrived = account.notifiedAt !== undefined || account.activation?.usedAt !== undefined;
-  if (!arrived) return mailOnce(mailing, account, tools);
+  if (!arrived) return mailOnce(attempt, account, tools);
   return (await tools.ledger.confirmOut(account)) ? COMPLETED : readAgain(record);
 }
 
 /** The account changed or its link was used. */
-function readAgain(record: SubmissionRecord): Verdict {
+function readAgain(record: OpenRecord): Verdict {
   const words = 'the account changed or its link was used: it is read again';
   return failed(record, { failure: 'transient', words });
 }
 
-async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): Promise<Verdict> {
-  const { record, claim, place } = mailing;
+async function mailOnce(attempt: Attempt, account: Account, tools: AttemptTools): Promise<Verdict> {
+  const { record, claim, place = placeOfTest } = attempt;
   // A hand-over without a result may have sent an e-mail.
   const before = Math.max(
     record.ambiguous ?? 0,
@@ -104,31 +68,55 @@ async function mailOnce(mailing: Mailing, account: Account, tools: MailTools): P
   }
   await place.turn(claim.signal);
   if (!claim.held) return LOST;
-  const { activation, ...mail } = writeMail(account, record.version, attemptOf(record), tools);
+  const intent = newIntent(record.version, attemptOf(record), tools);
+  const { message, activation } = loginInstructions(account, tools.mailSettings, intent.startedAt);
   // Records a possible e-mail before it is sent.
-  const begin = () => tools.ledger.beginHandOver(account, mail.intent, activation);
-  return sendMail(mailing, mail, before, tools, begin);
+  const begin = () => tools.ledger.beginHandOver(account, intent, activation);
+  return sendMail(attempt, { account, intent, message }, before, tools, begin);
+}
+
+/** Adds the hand-over to an account that is about to be created; the next claim sends it. */
+export function beginFirstMail(account: Account, attempt: Attempt, tools: AttemptTools): Account {
+  const intent = newIntent(attempt.record.version + 1, 1, tools);
+  const { message, activation } = loginInstructions(account, tools.mailSettings, intent.startedAt);
+  const stored = { ...account, activation, mail: ledgerWith(intent) };
+  attempt.begun = { account: stored, intent, message };
+  return stored;
+}
+
+/** The record was not claimed for the e-mail that was begun. */
+export async function giveUpFirstMail(
+  attempt: Attempt,
+  begun: BegunMail,
+  tools: AttemptTools,
+): Promise<void> {
+  await noteAborted(attempt, begun, tools);
+  // The move may have claimed the record although its answer was lost.
+  const { requestId, version } = attempt.claim.position;
+  const position = { requestId, state: 'account_created', version: version + 1 } as const;
+  await untilSaid(() => tools.store.putBack(position, tools.clock.now()), attempt, tools);
 }
 
 async function sendMail(
-  mailing: Mailing,
-  { account, intent, message }: BegunMail,
+  attempt: Attempt,
+  mail: BegunMail,
   before: number,
-  tools: MailTools,
+  tools: AttemptTools,
   begin = () => Promise.resolve(true),
 ): Promise<Verdict> {
-  const { record, claim, place } = mailing;
+  const { record, claim, place = placeOfTest } = attempt;
+  const { account, message } = mail;
   try {
     const begun = await begin();
     // A sent e-mail cannot be recalled, so this check comes last.
     // An operator who changed the account took the claim before, perhaps just now.
     const held = await claim.confirm({ again: account.mailVersion !== undefined });
     if (!held || !begun) {
-      await noteAborted(mailing, account, intent, tools);
+      await noteAborted(attempt, mail, tools);
       return held ? readAgain(record) : LOST;
     }
   } catch (error) {
-    await noteAborted(mailing, account, intent, tools);
+    await noteAborted(attempt, mail, tools);
     throw error;
   }
   const startedMs = tools.clock.monotonicMs();
@@ -137,10 +125,11 @@ async function sendMail(
     ? REFUSED
     : await tools.mailer.handOver(message, account.email, claim.signal, () => claim.held);
   const { result } = handOver;
-  tools.handOverSeconds.observe({ result }, (tools.clock.monotonicMs() - startedMs) / 1_000);
-  tools.mails.inc({ result });
+  const seconds = (tools.clock.monotonicMs() - startedMs) / 1_000;
+  tools.metrics.handOverSeconds.observe({ result }, seconds);
+  tools.metrics.mails.inc({ result });
   const blame = place.note(handOver);
-  const noted = await noteResult(mailing, account, intent, handOver, tools);
+  const noted = await noteResult(attempt, mail, handOver, tools);
   if (handOver.result === 'aborted') return LOST;
   if (handOver.result === 'accepted') {
     // An operator may have asked for another mail meanwhile.
@@ -153,62 +142,30 @@ async function sendMail(
   });
 }
 
-export function writeMail(
-  account: Account,
-  claim: number,
-  attempt: number,
-  tools: Pick<MailTools, 'mailSettings' | 'host' | 'clock'>,
-): BegunMail & { readonly activation: Omit<Activation, 'usedAt'> } {
-  const intent = { claim, startedAt: tools.clock.now(), attempt, host: tools.host };
-  const { from, loginUrl, linkSecret, supportContact, templates } = tools.mailSettings;
-  const { url, ...link } = activationLink(account._id, {
-    loginUrl,
-    linkSecret,
-    version: account.linkVersion ?? 0,
-    madeWith: account.activation,
-  });
-  const expiresAt = later(intent.startedAt, ACTIVATION_MS);
-  const message = loginInstructions(
-    {
-      accountId: account._id,
-      ...defined({ mailVersion: account.mailVersion }),
-      reference: referenceOf(account.requestId),
-      ...defined({ supportContact }),
-      businessName: account.businessName,
-      email: account.email,
-      loginUrl,
-      activationUrl: url,
-      activationExpiresAt: expiresAt,
-      writtenAt: intent.startedAt,
-    },
-    domainOf(from),
-    templates,
-  );
-  return { account, intent, message, activation: { ...link, expiresAt } };
+function newIntent(claim: number, attempt: number, { clock, host }: AttemptTools): Intent {
+  return { claim, startedAt: clock.now(), attempt, host };
 }
 
-export async function noteAborted(
-  mailing: Pick<Mailing, 'record'>,
-  account: Account,
-  intent: Intent,
-  tools: Pick<MailTools, 'ledger' | 'closed' | 'log'>,
+async function noteAborted(
+  attempt: Attempt,
+  { account, intent }: BegunMail,
+  tools: AttemptTools,
 ): Promise<void> {
   const handOver = { result: 'aborted', cause: 'claim lost or database away' } as const;
   // Without its result a hand-over counts as an e-mail that may have arrived.
-  await untilSaid(() => tools.ledger.endHandOver(account, intent, handOver), mailing, tools);
+  await untilSaid(() => tools.ledger.endHandOver(account, intent, handOver), attempt, tools);
 }
 
 async function noteResult(
-  mailing: Mailing,
-  account: Account,
-  intent: Intent,
+  attempt: Attempt,
+  { account, intent }: BegunMail,
   handOver: HandOver,
-  tools: MailTools,
+  tools: AttemptTools,
 ): Promise<Pick<Account, 'notifiedAt'> | undefined> {
   const note = async () => {
     const after = await tools.ledger.endHandOver(account, intent, handOver);
     const second = after?.mail === undefined ? [] : newSecondMails(after.mail, intent.claim);
-    for (const { cause } of second) tools.possibleSecondMails.inc({ cause });
+    for (const { cause } of second) tools.metrics.possibleSecondMails.inc({ cause });
     return { after };
   };
   if (handOver.result === 'accepted') {
@@ -216,12 +173,12 @@ async function noteResult(
     // database.
     const noted = await retryUntilDone(note, {
       ...COMPLETE_RETRY,
-      signal: mailing.claim.signal,
-      onFailure: () => tools.waitForDatabase(),
+      signal: attempt.claim.signal,
+      onFailure: () => tools.outage.wait(),
     });
     if (noted !== undefined) return noted.after;
   }
-  await untilSaid(note, mailing, tools);
+  await untilSaid(note, attempt, tools);
   return undefined;
 }
 

@@ -15,19 +15,29 @@ test('the worker pauses until a probe succeeds; a probe that throws or hangs has
     () => Promise.resolve(true),
   ];
   const gate = new OutageGate({
-    workers: [{ pause: () => void doings.push('pause'), resume: () => void doings.push('resume') }],
-    probe: () => answers.shift()!(),
+    takesWrites: () => answers.shift()!(),
     log: createLogger('test', 'silent'),
-    paused: { set: (value) => void doings.push(`paused=${value}`) },
+    metrics: {
+      workerPaused: {
+        inc: () => {},
+        set: (_labels, value) => void doings.push(`paused=${value}`),
+        reset: () => {},
+        remove: () => {},
+      },
+    },
+  });
+  gate.add({
+    pause: () => void doings.push('pause'),
+    resume: () => void doings.push('resume'),
   });
   gate.wait();
   gate.wait();
   await jest.advanceTimersByTimeAsync(PROBE_DEADLINE_MS);
-  expect(doings).toEqual(['paused=1', 'pause']);
+  expect(doings.splice(0)).toEqual(['paused=0', 'paused=1', 'pause']);
   await jest.advanceTimersByTimeAsync(10_000);
   expect({ answers, doings }).toEqual({
     answers: [],
-    doings: ['paused=1', 'pause', 'resume', 'paused=0'],
+    doings: ['resume', 'paused=0'],
   });
   gate.close();
 });

@@ -1,6 +1,7 @@
 /** Pauses the workers while the database is away. */
 import { backoffMs, pause, withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
+import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import { PROBE_BACKOFF, PROBE_DEADLINE_MS } from './limits.ts';
 
 export interface Pausable {
@@ -8,24 +9,27 @@ export interface Pausable {
   resume(): void;
 }
 
+export interface OutageTools {
+  /** A set without a majority still answers reads. */
+  readonly takesWrites: () => Promise<boolean>;
+  readonly log: Logger;
+  readonly metrics: Pick<ProcessorMetrics, 'workerPaused'>;
+}
+
 export class OutageGate {
-  readonly #workers: Pausable[];
-  readonly #probe: () => Promise<boolean>;
-  readonly #log: Logger;
-  readonly #paused: { set(value: number): void };
+  readonly #tools: OutageTools;
+  readonly #workers: Pausable[] = [];
   readonly #stop = new AbortController();
   #waiting: Promise<void> | undefined;
 
-  constructor(options: {
-    readonly workers: readonly Pausable[];
-    readonly probe: () => Promise<boolean>;
-    readonly log: Logger;
-    readonly paused: { set(value: number): void };
-  }) {
-    this.#workers = [...options.workers];
-    this.#probe = options.probe;
-    this.#log = options.log;
-    this.#paused = options.paused;
+  constructor(tools: OutageTools) {
+    this.#tools = tools;
+    this.#show(0);
+  }
+
+  /** Ends what is still retried when the processor closes. */
+  get closed(): AbortSignal {
+    return this.#stop.signal;
   }
 
   add(worker: Pausable): void {
@@ -45,18 +49,23 @@ export class OutageGate {
   }
 
   async #waitOut(): Promise<void> {
-    this.#log.warn('work paused: the database is away');
-    this.#paused.set(1);
+    const { takesWrites, log } = this.#tools;
+    log.warn('work paused: the database is away');
+    this.#show(1);
     for (const worker of this.#workers) worker.pause();
-    for (let probes = 1; !this.#stop.signal.aborted; probes += 1) {
-      const ok = await withDeadline(this.#probe(), PROBE_DEADLINE_MS, 'probe').catch(() => false);
-      if (ok) {
+    for (let probes = 1; !this.closed.aborted; probes += 1) {
+      const probe = withDeadline(takesWrites(), PROBE_DEADLINE_MS, 'probe');
+      if (await probe.catch(() => false)) {
         for (const worker of this.#workers) worker.resume();
-        this.#paused.set(0);
-        this.#log.info({ probes }, 'work resumed');
+        this.#show(0);
+        log.info({ probes }, 'work resumed');
         return;
       }
-      await pause(backoffMs(probes, PROBE_BACKOFF), this.#stop.signal);
+      await pause(backoffMs(probes, PROBE_BACKOFF), this.closed);
     }
+  }
+
+  #show(paused: 0 | 1): void {
+    this.#tools.metrics.workerPaused.set({ waits_for: 'database' }, paused);
   }
 }

@@ -2,28 +2,18 @@
 import type { MailPlace } from '../mail/mail-gate.ts';
 import { later } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
-import { inSpan, type SpanOptions } from '../platform/tracing.ts';
+import { inSpan, traceFields, type SpanOptions } from '../platform/tracing.ts';
 import { queueSpan, type Step } from '../queue/job.ts';
-import { isOpen, type OpenState } from '../submission/states.ts';
-import { attemptOf, type SubmissionRecord } from '../submission/submission.ts';
-import type { ProcessorMetrics } from '../telemetry/metrics.ts';
-import { finish, giveBack, settle, type Attempt, type VerdictTools } from './apply-verdict.ts';
+import type { OpenState } from '../submission/states.ts';
+import { attemptOf } from '../submission/submission.ts';
+import { finish, giveBack, settle, type Attempt, type AttemptTools } from './apply-verdict.ts';
 import { Claim } from './claim.ts';
-import { createAccount, type CreateTools } from './create-account.ts';
+import { createAccount } from './create-account.ts';
 import { classOfError, failed, type Verdict } from './failures.ts';
-import { FirstMail } from './first-mail.ts';
-import type { Holds } from './follow-holds.ts';
 import { CRASHES_ALONE, CRASH_APART_MS, MAX_CRASHES } from './limits.ts';
 import type { Work } from './line.ts';
-import { mailApplicant, type MailTools } from './mail-applicant.ts';
+import { giveUpFirstMail, mailApplicant } from './mail-applicant.ts';
 
-export interface AttemptTools extends VerdictTools, CreateTools, MailTools {
-  readonly attempts: ProcessorMetrics['attempts'];
-  readonly requeued: ProcessorMetrics['reconcileRequeued'];
-  readonly holds: Holds;
-}
-
-/** Of live records, and of tests: these have accounts, a mailer and metrics of their own. */
 export interface BothTools {
   readonly live: AttemptTools;
   readonly test: AttemptTools;
@@ -42,122 +32,115 @@ const resultOf = {
   end: 'failed',
 } as const;
 
-/** Resolves with what is left to do on the record. Rejects only if the claim request fails. */
+/**
+ * Resolves with what is left to do on the record. With a place, the e-mail of a new account follows
+ * at once; `onAccountEnd` is called between them.
+ */
 export async function processSubmission(
-  work: Work,
   both: BothTools,
-  place?: MailPlace,
+  work: Work,
+  place: MailPlace | undefined,
+  onAccountEnd: () => void,
 ): Promise<Work | undefined> {
-  const { step, first } = work;
-  const asking = both[work.test ? 'test' : 'live'];
-  const askedAtMs = first?.claimedAtMs ?? asking.clock.monotonicMs();
-  const startedAt = asking.clock.now();
-  const record = first?.record ?? (await claimRecord(work, asking));
-  if (record === undefined || !isOpen(record.state)) {
-    asking.attempts.inc({ step, result: 'repeat' });
+  const { step, requestId, partnerId } = work;
+  const claimed = await claimRecord(work, both[work.test ? 'test' : 'live']);
+  if (claimed === undefined) return undefined;
+  const { record, startedAt, askedAtMs } = claimed;
+  const { version, test } = record;
+  // Only the record says for sure what it is.
+  const tools = both[test ? 'test' : 'live'];
+  if (work.lost === true) tools.metrics.reconcileRequeued.inc();
+  const claim = new Claim(record, askedAtMs, tools);
+  const attempt: Attempt = { record, claim, step, startedAt, place };
+  const next = await run(attempt, tools, work.traceparent);
+  if (attempt.next !== undefined) {
+    onAccountEnd();
+    await run(attempt.next, tools);
     return undefined;
   }
-  // Only the record says for sure what it is.
-  const tools = both[record.test ? 'test' : 'live'];
-  if (work.lost === true) tools.requeued.inc();
-  const claim = new Claim({
-    position: { requestId: record._id, state: record.state, version: record.version },
-    store: tools.store,
-    clock: tools.clock,
-    confirmedAt: askedAtMs,
-    stopped: () => tools.holds.has(record.partnerId),
-  });
-  const attempt = { record, claim, step };
-  const { requestId, partnerId } = work;
-  const { version, test } = record;
-  const next = (of: Step): Work => {
-    const dueAt = tools.clock.now();
-    return { requestId, partnerId, version, step: of, dueAt, ...defined({ test }) };
-  };
+  if (next === undefined) return undefined;
+  const dueAt = tools.clock.now();
+  return { requestId, partnerId, version, step: next, dueAt, ...defined({ test }) };
+}
+
+async function claimRecord(
+  { requestId, version, step, traceparent }: Work,
+  { store, clock, metrics, log, outage }: AttemptTools,
+) {
+  const startedAt = clock.now();
+  const askedAtMs = clock.monotonicMs();
+  try {
+    const record = await store.claim(requestId, version);
+    if (record !== undefined) return { record, startedAt, askedAtMs };
+    metrics.attempts.inc({ step, result: 'repeat' });
+  } catch (error) {
+    // The record is soon due again.
+    metrics.failures.inc({ step, class: classOfError(error) });
+    const fields = { request_id: requestId, ...traceFields(traceparent) };
+    log.warn({ ...fields, err: error }, 'attempt could not start');
+    outage.wait();
+  }
+  return undefined;
+}
+
+/** Never rejects. Resolves with the step that is due at once. */
+async function run(
+  attempt: Attempt,
+  tools: AttemptTools,
+  traceparent?: string,
+): Promise<Step | undefined> {
+  const { record, claim, step } = attempt;
   try {
     if (await endsByCrashes(attempt, tools)) return undefined;
     // The work is stale: the record moved on under the version that was read.
     if (stepOf[record.state] !== step) {
       await giveBack(attempt, tools);
-      return next(stepOf[record.state]);
+      return stepOf[record.state];
     }
-    const firstMail = new FirstMail(record, place !== undefined, tools);
-    const verdict = await inSpan(
-      { ...spanOf(attempt), startedAt, link: work.traceparent, parent: record.traceparent },
-      async (span) => {
-        const what = await judge(attempt, tools, firstMail, work, place);
-        await firstMail.giveUp();
-        tools.attempts.inc({ step, result: resultOf[what.kind] });
-        if (what.kind === 'lost') span?.fail('claim_lost');
-        if ('failure' in what) span?.fail(what.failure);
-        if ('failure' in what) await settle(what, attempt, tools);
-        // The claim may still be ours, as after a hold; if not, this changes nothing.
-        else if (what.kind === 'lost') await giveBack(attempt, tools);
-        return what;
-      },
-    );
-    if (verdict.kind !== 'done' || verdict.event !== 'create_account') return undefined;
-    const mail = firstMail.next;
-    return mail === undefined ? next('mail') : { ...next('mail'), first: mail };
+    return await inSpan(spanOf(attempt, traceparent), async (span) => {
+      const what = await judge(attempt, tools);
+      const { begun, next } = attempt;
+      if (step === 'account' && begun !== undefined && next === undefined)
+        await giveUpFirstMail(attempt, begun, tools);
+      tools.metrics.attempts.inc({ step, result: resultOf[what.kind] });
+      if (what.kind === 'lost') span?.fail('claim_lost');
+      if ('failure' in what) span?.fail(what.failure);
+      if ('failure' in what) await settle(what, attempt, tools);
+      // The claim may still be ours, as after a hold; if not, this changes nothing.
+      else if (what.kind === 'lost') await giveBack(attempt, tools);
+      else if (what.event === 'create_account') return 'mail';
+      return undefined;
+    });
   } finally {
     claim.release();
   }
 }
 
-async function claimRecord(
-  { requestId, version, step }: Work,
-  { store, failures }: AttemptTools,
-): Promise<SubmissionRecord | undefined> {
-  try {
-    return await store.claim(requestId, version);
-  } catch (error) {
-    failures.inc({ step, class: classOfError(error) });
-    throw error;
-  }
-}
-
-function spanOf({ record, step }: Attempt): SpanOptions {
+function spanOf({ record, step, startedAt }: Attempt, traceparent?: string): SpanOptions {
   const attributes = {
     'partner_ingest.request_id': record._id,
     'partner_ingest.attempt': attemptOf(record),
   };
-  return step === 'account'
-    ? queueSpan('process', attributes)
-    : { name: 'mail applicant', kind: 'INTERNAL', attributes };
+  const span: SpanOptions =
+    step === 'account'
+      ? queueSpan('process', attributes)
+      : { name: 'mail applicant', kind: 'INTERNAL', attributes };
+  return { ...span, startedAt, link: traceparent, parent: record.traceparent };
 }
 
-async function judge(
-  attempt: Attempt,
-  tools: AttemptTools,
-  firstMail: FirstMail,
-  { first }: Work,
-  place: MailPlace | undefined,
-): Promise<Verdict> {
-  const { record, claim, step } = attempt;
+async function judge(attempt: Attempt, tools: AttemptTools): Promise<Verdict> {
+  const { record, step } = attempt;
+  const act = step === 'account' ? createAccount : mailApplicant;
   try {
-    const verdict =
-      step === 'account'
-        ? await createAccount(record, claim, tools, firstMail)
-        : await mailApplicant(
-            { record, claim, place: place ?? placeOfTest, begun: first?.mail },
-            tools,
-          );
+    const verdict = await act(attempt, tools);
     if (verdict.kind !== 'done') return verdict;
-    const moves = step === 'account' ? firstMail : tools.store;
-    return (await finish(verdict, attempt, tools, moves)) ? verdict : { kind: 'lost' };
+    return (await finish(verdict, attempt, tools)) ? verdict : { kind: 'lost' };
   } catch (error) {
     const goal = step === 'account' ? 'creating the account' : 'mailing the applicant';
     const words = `${goal} failed: ${error instanceof Error ? error.name : 'unknown error'}`;
     return failed(record, { failure: classOfError(error), words });
   }
 }
-
-/** Tests do not pass the gate, and tell it nothing of the relay. */
-const placeOfTest: MailPlace = {
-  turn: () => Promise.resolve(),
-  note: (handOver) => ('outage' in handOver ? 'relay' : 'mail'),
-  release: () => {},
-};
 
 /** A record may kill its workers, so it is tried alone after two deaths and given up after five. */
 async function endsByCrashes(attempt: Attempt, tools: AttemptTools): Promise<boolean> {

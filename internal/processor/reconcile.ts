@@ -3,7 +3,7 @@ import type { Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import type { DueRecord, DueWork } from '../submission/due-work.ts';
 import { FIRST_SIGHT_GRACE_MS } from '../submission/limits.ts';
-import type { DurableSince } from './durable-since.ts';
+import type { WorkerMoves } from '../submission/worker-moves.ts';
 import type { Holds } from './follow-holds.ts';
 import type { Lane, Line, Work } from './line.ts';
 import { stepOf } from './process-submission.ts';
@@ -11,7 +11,7 @@ import { stepOf } from './process-submission.ts';
 interface ReconcileTools {
   readonly due: Pick<DueWork, 'read' | 'readTests' | 'noteFirstSight'>;
   readonly line: Pick<Line, 'put' | 'isLow' | 'busy'>;
-  readonly durable: DurableSince;
+  readonly store: Pick<WorkerMoves, 'takesWrites'>;
   readonly holds: Pick<Holds, 'partners'>;
   readonly clock: Pick<Clock, 'monotonicMs'>;
 }
@@ -19,6 +19,8 @@ interface ReconcileTools {
 export class Reconcile {
   readonly #tools: ReconcileTools;
   #turnedAtMs: number;
+  /** Until writes have been durable for a while, withdrawals are late. */
+  #durableSinceMs: number | undefined;
   #more: readonly Lane[] = [];
 
   constructor(tools: ReconcileTools) {
@@ -44,15 +46,17 @@ export class Reconcile {
    * withdrawal comes first.
    */
   async round(): Promise<boolean> {
-    const { due, line, durable, holds, clock } = this.#tools;
+    const { due, line, store, holds, clock } = this.#tools;
     this.#turnedAtMs = clock.monotonicMs();
-    await durable.look();
+    const durable = await store.takesWrites().catch(() => false);
+    this.#durableSinceMs = durable ? (this.#durableSinceMs ?? clock.monotonicMs()) : undefined;
     const without = { withoutPartners: holds.partners() };
     const { records: live, full } = await due.read(without);
     const records = [...live, ...(line.isLow('test') ? await due.readTests(without) : [])];
     const fresh = records.filter(isFresh);
     await due.noteFirstSight(fresh);
-    const withdrawalsMayBeLate = durable.lastsMs < FIRST_SIGHT_GRACE_MS;
+    const durableMs = clock.monotonicMs() - (this.#durableSinceMs ?? Infinity);
+    const withdrawalsMayBeLate = durableMs < FIRST_SIGHT_GRACE_MS;
     const ready = records.filter(
       (record) => !isFresh(record) && (record.version > 0 || !withdrawalsMayBeLate),
     );

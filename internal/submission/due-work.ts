@@ -1,10 +1,12 @@
-/** Reads which open records are due. */
+/** Reads which open records are due, and which bodies. */
 import type { Collection, Db, Filter } from 'mongodb';
 import { later, type Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import { updateInOrder } from '../platform/mongo.ts';
+import { bounded } from '../platform/mongo-read.ts';
 import {
   BACKLOG_TIMEOUT_MS,
+  BODY_EXPIRY_PAGE,
   DUE_PAGE,
   DUE_PAGES,
   DUE_TIMEOUT_MS,
@@ -123,5 +125,22 @@ export class DueWork {
       limit,
       counts.reduce((sum, count) => sum + count, 0),
     );
+  }
+
+  /**
+   * Removes a page of raw bodies whose time is over, because a TTL index cannot delete a single
+   * field. True if more may be due.
+   */
+  async removeBodies(): Promise<boolean> {
+    const q = { bodyUntil: { $exists: true, $lte: this.#clock.now() } };
+    const over = await this.#collection
+      .find(q, { projection: { _id: 1 }, ...bounded })
+      .sort({ bodyUntil: 1 })
+      .limit(BODY_EXPIRY_PAGE)
+      .toArray();
+    const ids = over.map(({ _id }) => _id);
+    const u = { $unset: { body: true, bodyUntil: true } };
+    if (ids.length > 0) await updateInOrder(this.#collection, [{ ids, q, u }]);
+    return ids.length === BODY_EXPIRY_PAGE;
   }
 }

@@ -1,7 +1,7 @@
 /** The record of one received request. */
 import type { Binary, Db } from 'mongodb';
 import type { Reason } from '../application/reasons.ts';
-import type { State } from './states.ts';
+import type { OpenState, State } from './states.ts';
 
 export const SUBMISSIONS = 'requests';
 
@@ -73,6 +73,8 @@ export interface SubmissionRecord {
   /** Dead letters never have it. */
   readonly expiresAt?: Date;
 }
+
+export type OpenRecord = SubmissionRecord & { readonly state: OpenState };
 
 /** Of a query that leaves tests out. */
 export const live = { test: { $ne: true } } as const;

@@ -1,14 +1,12 @@
 /** Workers' conditional updates of a record. */
 import type { Collection, Db } from 'mongodb';
 import { later, type Clock } from '../platform/clock.ts';
-import { defined } from '../platform/defined.ts';
 import { databaseSpan, takesWrites } from '../platform/mongo.ts';
 import { inSpan } from '../platform/tracing.ts';
-import type { Reason } from '../application/reasons.ts';
 import { CLAIM_MS } from './limits.ts';
 import { moveOf, touchOf, type RecordUpdate } from './move-of.ts';
-import type { OpenState, ProcessorEvent, RetentionDays, State } from './states.ts';
-import { submissionCollection, type Applicant, type SubmissionRecord } from './submission.ts';
+import type { OpenState, ProcessorEvent, RetentionDays } from './states.ts';
+import { submissionCollection, type OpenRecord, type SubmissionRecord } from './submission.ts';
 
 /** A worker with another version has lost its claim. */
 export interface Position {
@@ -17,13 +15,12 @@ export interface Position {
   readonly version: number;
 }
 
-export interface Changes {
-  readonly applicant?: Applicant;
-  readonly reasons?: readonly Reason[];
-  readonly accountId?: string;
-  readonly attempts?: number;
-  readonly ambiguous?: number;
-  readonly lastError?: string;
+type Counts = Partial<
+  Pick<SubmissionRecord, 'attempts' | 'ambiguous' | 'backedOffMs' | 'lastError'>
+>;
+
+export interface Changes
+  extends Counts, Partial<Pick<SubmissionRecord, 'applicant' | 'reasons' | 'accountId'>> {
   readonly reason?: string;
 }
 
@@ -46,7 +43,7 @@ export class WorkerMoves {
    * Undefined if another claim came first or is active: a repeated hint must not take a slow
    * worker's record.
    */
-  async claim(requestId: string, version: number): Promise<SubmissionRecord | undefined> {
+  async claim(requestId: string, version: number): Promise<OpenRecord | undefined> {
     const now = this.#clock.now();
     const $set = { ...heldFrom(now), version: version + 1 };
     const free = await this.#collection.findOneAndUpdate(
@@ -55,68 +52,57 @@ export class WorkerMoves {
       { returnDocument: 'after' },
     );
     // What nobody has claimed cannot be taken over.
-    if (free !== null || version === 0) return free ?? undefined;
+    if (free !== null || version === 0) return (free ?? undefined) as OpenRecord | undefined;
     // The claim expired, so its worker died.
     const taken = await this.#collection.findOneAndUpdate(
       { _id: requestId, ...touchOf('take_over', { version }, now) },
       { $set: { ...$set, takenOver: true }, $inc: { crashes: 1 } },
       { returnDocument: 'after' },
     );
-    return taken ?? undefined;
+    return (taken ?? undefined) as OpenRecord | undefined;
   }
 
   async renew(position: Position): Promise<boolean> {
     return this.#hold(position, { $set: heldFrom(this.#clock.now()) });
   }
 
+  /** True if the claim was still held. */
   async move(
     position: Position,
     event: ProcessorEvent,
     attempt: number,
     changes: Changes = {},
-  ): Promise<State | undefined> {
-    const { to, filter, update, span } = this.#moveOf(position, event, attempt, changes);
+  ): Promise<boolean> {
+    const { filter, update, span } = this.#moveOf(position, event, attempt, changes);
     const { matchedCount } = await inSpan(span, () => this.#collection.updateOne(filter, update));
-    return matchedCount === 1 ? to : undefined;
+    return matchedCount === 1;
   }
 
-  /** Also claims the record for its next step; returns it without its body. */
+  /** By `create_account`; also claims the record for its e-mail. Returns it without its body. */
   async moveOn(
     position: Position,
-    event: ProcessorEvent,
     attempt: number,
     changes: Changes = {},
-  ): Promise<SubmissionRecord | undefined> {
+  ): Promise<OpenRecord | undefined> {
     const { claimedUntil } = heldFrom(this.#clock.now());
-    const { filter, update, span } = this.#moveOf(position, event, attempt, changes, claimedUntil);
+    const { filter, update, span } = this.#moveOf(
+      position,
+      'create_account',
+      attempt,
+      changes,
+      claimedUntil,
+    );
     const options = { returnDocument: 'after', projection: { body: 0 } } as const;
     const moved = await inSpan(span, () =>
       this.#collection.findOneAndUpdate(filter, update, options),
     );
-    return moved ?? undefined;
+    return (moved ?? undefined) as OpenRecord | undefined;
   }
 
-  async postpone(
-    position: Position,
-    next: {
-      readonly delayMs: number;
-      readonly attempts: number;
-      readonly ambiguous: number;
-      readonly backedOffMs: number;
-      readonly lastError: string;
-    },
-  ): Promise<boolean> {
-    const { delayMs, ...fields } = next;
+  /** Releases the record. True if the claim was still held. */
+  async putBack(position: Position, dueAt: Date, counts: Counts = {}): Promise<boolean> {
     return this.#hold(position, {
-      $set: { dueAt: later(this.#clock.now(), delayMs), ...fields },
-      $unset: { claimedUntil: true, crashes: true },
-    });
-  }
-
-  /** Releases the record. `lastError` is absent if an operator caused it. */
-  async putBack(position: Position, dueAt: Date, lastError?: string): Promise<boolean> {
-    return this.#hold(position, {
-      $set: { dueAt, ...defined({ lastError }) },
+      $set: { dueAt, ...counts },
       $unset: { claimedUntil: true, crashes: true },
     });
   }
@@ -142,14 +128,12 @@ export class WorkerMoves {
     if (move === undefined) throw new Error(`${event} does not lead away from ${position.state}`);
     const { to, filter, update } = move;
     return {
-      to,
       filter: { _id: position.requestId, ...filter },
       update: { ...update, $set: { ...fields, ...update.$set } },
       span: databaseSpan('update', this.#collection, { 'partner_ingest.state': to }),
     };
   }
 
-  /** True if the claim was still held. */
   async #hold(position: Position, update: RecordUpdate): Promise<boolean> {
     const { matchedCount } = await this.#collection.updateOne(
       { _id: position.requestId, ...touchOf('hold', position, this.#clock.now()) },

@@ -1,12 +1,11 @@
 /** Deletes personal data that no TTL index can delete: bodies, and values of released accounts. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { AccountStore } from '../../internal/account/account-store.ts';
 import { ACCOUNTS, accountIndexes, type Account } from '../../internal/account/account.ts';
-import { forgetReleased } from '../../internal/account/released-expiry.ts';
 import { DAY_MS, later, systemClock } from '../../internal/platform/clock.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import { ensureIndexes } from '../../internal/platform/mongo-indexes.ts';
-import { expireOnce } from '../../internal/processor/expire.ts';
-import { removeDueBodies } from '../../internal/submission/body-expiry.ts';
+import { DueWork } from '../../internal/submission/due-work.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { cliOf } from '../support/cli.ts';
@@ -33,12 +32,8 @@ const accounts = () => world.stores.db.collection<Account>(ACCOUNTS);
 async function expireIn(days: number): Promise<void> {
   const { db } = world.stores;
   const clock = { ...systemClock, now: () => later(now, days * DAY_MS) };
-  await expireOnce({
-    clock,
-    releasedDays: 400,
-    removeBodies: () => removeDueBodies(db, clock),
-    forgetReleased: (until) => forgetReleased(db, until),
-  });
+  await new DueWork({ db, clock }).removeBodies();
+  await new AccountStore({ db, clock }).forgetReleased(later(clock.now(), -400 * DAY_MS));
 }
 
 test('a body is deleted 30 days after the end of its request, and its digest is kept', async () => {

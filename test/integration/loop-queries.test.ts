@@ -6,7 +6,6 @@ import { expect, test } from '@jest/globals';
 import { MongoClient, type Document } from 'mongodb';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
-import { removeDueBodies } from '../../internal/submission/body-expiry.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { DUE_PAGE } from '../../internal/submission/limits.ts';
 import { makeIndexes } from '../support/processor-records.ts';
@@ -49,7 +48,7 @@ test('no read of a loop scans the collection', async () => {
     const due = new DueWork({ db, clock });
     for (const withoutPartners of [[], ['held']]) await due.read({ withoutPartners });
     await due.countUnknown(10);
-    await removeDueBodies(db, clock);
+    await due.removeBodies();
     await readBacklog(db, clock.now(), ['held']);
     await readPartnerBacklog(db);
 

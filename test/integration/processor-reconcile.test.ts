@@ -1,7 +1,6 @@
 /** Reconcile and claims on the real store, with a test clock. */
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import type { Collection } from 'mongodb';
-import { DurableSince } from '../../internal/processor/durable-since.ts';
 import type { Work } from '../../internal/processor/line.ts';
 import { Reconcile } from '../../internal/processor/reconcile.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
@@ -31,7 +30,7 @@ let found: readonly Work[];
 let held: string[];
 let moreIsDue: boolean;
 let takesWrites: () => Promise<boolean>;
-let durable: DurableSince;
+let reconcile: Reconcile;
 
 beforeAll(async () => {
   stores = await openTestStores();
@@ -46,15 +45,15 @@ beforeEach(async () => {
   await collection.deleteMany({});
   held = [];
   takesWrites = () => store.takesWrites();
-  durable = new DurableSince(clock, () => takesWrites());
-  await durable.look();
+  reconcile = newReconcile();
+  await reconcile.round();
   clock.advance(FIRST_SIGHT_GRACE_MS);
 });
 
 const newReconcile = (busy = false) =>
   new Reconcile({
     due,
-    durable,
+    store: { takesWrites: () => takesWrites() },
     holds: { partners: () => held },
     clock,
     line: { put: (works) => void (found = works), isLow: () => true, busy },
@@ -63,7 +62,6 @@ const newReconcile = (busy = false) =>
 /** Runs one round; returns the found records as "id version". */
 async function round(): Promise<string[]> {
   found = [];
-  const reconcile = newReconcile();
   moreIsDue = await reconcile.round();
   return found.map(({ requestId, version }) => `${requestId} ${version}`);
 }
@@ -189,7 +187,7 @@ test('retries and records that an operator made due are found, and count as no r
   const failed = await insert();
   await store.claim(failed._id, 0);
   const counts = { attempts: 1, ambiguous: 0, backedOffMs: 1 };
-  await store.postpone(position(failed, 1), { delayMs: 0, ...counts, lastError: 'x' });
+  await store.putBack(position(failed, 1), clock.now(), { ...counts, lastError: 'x' });
   const made = [`${many._id} 2`, `${one._id} 2`, `${failed._id} 1`].toSorted();
   expect((await round()).toSorted()).toEqual(made);
   expect(lost()).toBe(0);
@@ -208,7 +206,7 @@ test('an expired claim counts a death of its worker, until a worker returns a ve
   const apart = await store.claim(record._id, 2);
   expect(apart).toMatchObject({ version: 3, crashes: 1 });
   expect(apart?.takenOver).toBeUndefined();
-  await store.putBack(position(record, 3), record.stateAt, 'away');
+  await store.putBack(position(record, 3), record.stateAt, { lastError: 'away' });
   expect(await read(record)).toMatchObject({ dueAt: record.stateAt, lastError: 'away' });
   expect((await store.claim(record._id, 3))?.crashes).toBeUndefined();
 });

@@ -147,7 +147,6 @@ const handOvers: readonly HandOver[] = [
   { result: 'ambiguous', cause: 'ECONNECTION' },
   { result: 'refused', phase: 'rcpt', code: 450, enhancedCode: undefined, fault: 'busy' },
 ];
-const withPosition = <T>(other: fc.Arbitrary<T>) => fc.tuple(position, other);
 /** Concurrent operations share a command, and similar ones a statement. */
 const atOnce = <T>(one: fc.Arbitrary<T>) => fc.array(one, { minLength: 1, maxLength: 4 });
 
@@ -186,32 +185,19 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
     return [`${event} ${JSON.stringify(all)}`, moves];
   }),
   fc
-    .tuple(
-      position,
-      fc.constantFrom(...eventsOf.processor),
-      fc.constantFrom('move' as const, 'moveOn' as const),
-    )
-    .map(([where, event, verb]): Step => {
+    .tuple(position, fc.constantFrom(...eventsOf.processor, 'move_on' as const))
+    .map(([where, event]): Step => {
       const changes = {
         reasons: [{ field: 'ein', code: 'missing', message: 'x' }],
         lastError: 'x',
         reason: 'x',
       } as const;
-      return [
-        `${verb} by ${event} ${JSON.stringify(where)}`,
-        ({ store }) => store[verb](where, event, 1, changes).catch(nameOf),
-      ];
+      const move = ({ store }: Opened) =>
+        event === 'move_on'
+          ? store.moveOn(where, 1, changes)
+          : store.move(where, event, 1, changes);
+      return [`${event} ${JSON.stringify(where)}`, (on) => move(on).catch(nameOf)];
     }),
-  withPosition(fc.nat(60)).map(([where, seconds]): Step => {
-    const next = {
-      delayMs: seconds * SECOND_MS,
-      attempts: 1,
-      ambiguous: 1,
-      backedOffMs: 1,
-      lastError: 'x',
-    };
-    return [`postpone ${JSON.stringify(where)}`, ({ store }) => store.postpone(where, next)];
-  }),
   fc
     .tuple(id, fc.constantFrom<ReopeningEvent>('retry', 'resend', 'correct_address'), fc.boolean())
     .map(([n, event, account]): Step => {
@@ -231,7 +217,10 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
     const until = new Date(seconds * SECOND_MS);
     return [
       `put ${apart ? 'apart' : 'back'} ${JSON.stringify(where)}`,
-      ({ store }) => (apart ? store.putApart(where, until) : store.putBack(where, until, 'x')),
+      ({ store }) => {
+        const counts = { attempts: 1, ambiguous: 1, backedOffMs: 1, lastError: 'x' };
+        return apart ? store.putApart(where, until) : store.putBack(where, until, counts);
+      },
     ];
   }),
   fc.constant<Step>([

@@ -1,10 +1,11 @@
 /** A simulated processor of the parts of cmd/processor/wire.ts. */
-import { DurableSince } from '../../internal/processor/durable-since.ts';
+import type { AttemptTools } from '../../internal/processor/apply-verdict.ts';
 import { HoldFollower } from '../../internal/processor/follow-holds.ts';
 import { FINISH_WORK_MS, RECONCILE_EVERY_MS } from '../../internal/processor/limits.ts';
-import { worksOf } from '../../internal/processor/line.ts';
+import { Line, worksOf } from '../../internal/processor/line.ts';
+import { OutageGate } from '../../internal/processor/outage.ts';
+import { processSubmission } from '../../internal/processor/process-submission.ts';
 import { Reconcile } from '../../internal/processor/reconcile.ts';
-import { createWorkers } from '../../internal/processor/workers.ts';
 import type { Clock } from '../../internal/platform/clock.ts';
 import { MailGate } from '../../internal/mail/mail-gate.ts';
 import { loadTemplates } from '../../internal/mail/templates.ts';
@@ -21,29 +22,30 @@ export function startProcessor(world: World, process: SimProcess): () => void {
   const connection = world.connect(process, 'processor');
   const { store, dueWork, accounts, ledger, clock, ping } = connection;
   // Read in each round, to skip days without work.
-  const follower = new HoldFollower({ holds: connection.holds, onHold: noMetric });
+  const holds = new HoldFollower(connection.holds, noMetric);
   const mailer = world.relay.mailer();
-  const tools: Parameters<typeof createWorkers>[0]['tools'] = {
-    ...noMetrics,
-    requeued: noMetric,
-    sendRetry: (retry) => void queue.send([retry]).catch(() => {}),
+  const outage = new OutageGate({ takesWrites: ping, log: silent, metrics: noMetrics });
+  const tools: AttemptTools = {
+    metrics: noMetrics,
     partnerLabels: new PartnerLabels(),
+    clock,
     store,
-    holds: follower,
     accounts,
     ledger,
-    clock,
-    log: silent,
     mailer,
-    host: process.name,
     mailSettings: {
       from: 'service@partner.example',
       loginUrl: 'https://login.example/',
       linkSecret: 'a-secret-for-simulations-of-32-characters',
       templates,
     },
+    holds,
+    host: process.name,
+    log: silent,
+    outage,
+    sendRetry: (retry) => void queue.send([retry]).catch(() => {}),
   };
-  const workers = createWorkers({
+  const line = new Line({
     slots: CONCURRENCY,
     gate: new MailGate({
       places: CONCURRENCY,
@@ -52,25 +54,17 @@ export function startProcessor(world: World, process: SimProcess): () => void {
       clock,
       log: silent,
     }),
-    tools,
-    testTools: tools,
-    databaseTakesWrites: ping,
-    workerPaused: noMetric,
+    holds,
+    work: (...wanted) => processSubmission({ live: tools, test: tools }, ...wanted),
   });
-  const { line } = workers;
+  outage.add(line);
   const take = (...[records, step]: Parameters<Parameters<typeof queue.startWorker>[1]>): void =>
     line.put(worksOf(records, step, clock.now()));
   queue.startWorker(process, take, () => !line.paused);
   if (world.parts.reconciles) {
-    const reconcile = new Reconcile({
-      due: dueWork,
-      line,
-      durable: new DurableSince(clock, () => store.takesWrites()),
-      holds: follower,
-      clock,
-    });
+    const reconcile = new Reconcile({ due: dueWork, line, store, holds, clock });
     const round = async (): Promise<void> => {
-      await follower.refresh().catch(() => {});
+      await holds.refresh().catch(() => {});
       await reconcile.round();
     };
     scheduler.as(process, () => workWhenDue(world, process, clock, round));
