@@ -19,7 +19,7 @@ import { HintSender } from '../../internal/queue/enqueue.ts';
 import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
 import type { Hint } from '../../internal/queue/job.ts';
 import { commitClient, statusClient } from '../../internal/submission/mongo-clients.ts';
-import { makeDue } from '../../internal/submission/make-due.ts';
+import { DueWork } from '../../internal/submission/due-work.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
 import { groupCommitLimits } from '../../internal/submission/limits.ts';
 import { OverLimitRecorder } from '../../internal/submission/over-limit.ts';
@@ -144,9 +144,10 @@ function openHints(
   const sender = new HintSender({ redisUrl: config.REDIS_URL, log });
   warnings.push(() => redisWarnings(sender.redis));
   closers.add('queues', () => sender.close());
+  const due = new DueWork({ db, clock });
   const outbox = new HintOutbox({
     send: (batch) => sender.send(batch),
-    otherwise: (batch) => makeDue(db, batch, clock),
+    otherwise: (batch) => due.makeDue(batch),
     results: metrics.hints,
   });
   closers.add('hints', () => outbox.whenEmpty());

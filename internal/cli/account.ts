@@ -143,11 +143,11 @@ async function mailAgain(found: Seen, account: Account, desk: Desk): Promise<boo
   const reason = `operator corrected the address, by ${desk.trail.by}`;
   let seen = found;
   for (let tries = 1; tries <= REOPEN_TRIES; tries += 1) {
-    const to =
+    const mails =
       'pastRetention' in seen
         ? await desk.moves.remake(stored(seen as Correction['record']), reason)
-        : await desk.moves.reopen(seen, 'correct_address', { accountId: account._id, reason });
-    if (to === 'account_created') return true;
+        : await desk.moves.move('correct_address', { seen, accountId: account._id }, reason);
+    if (mails) return true;
     const now = await desk.submissions.byId(found._id);
     // Another operator was faster, and a worker uses the account's current address.
     if (now?.state === 'account_created') return true;

@@ -39,7 +39,9 @@ export const bounce = commandOf<Bounced>({
     const code = values.status === undefined ? '' : ` (${values.status})`;
     const reason = `the e-mail bounced after the mail server had taken it${code}, reported by ${desk.trail.by}`;
     // The account notes the e-mail until a retry, so this is one write.
-    return (await desk.moves.reportBounce(bounced!.record, reason)) ? 1 : 0;
+    const { record } = bounced!;
+    const moved = { seen: record, accountId: record.accountId };
+    return (await desk.moves.move('report_bounce', moved, reason)) ? 1 : 0;
   },
   words: (target) => {
     const { _id, state: from } = target.record;

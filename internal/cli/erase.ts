@@ -251,7 +251,7 @@ async function eraseRecord(
   if (!values.yes) return { ...entry, result: 'would be erased' };
   // The worker may be creating the account, with all that is to be erased.
   if (claimEnd(record, clock.now()) !== undefined) return { ...entry, result: 'being worked on' };
-  if (await desk.moves.erase(record, `operator erase by ${desk.trail.by}`))
+  if (await desk.moves.move('erase', { seen: record }, `operator erase by ${desk.trail.by}`))
     return { ...entry, result: 'erased' };
   const now = triesLeft > 1 ? await desk.submissions.byId(record._id) : undefined;
   return now === undefined

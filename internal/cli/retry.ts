@@ -175,10 +175,7 @@ async function move(
   { moves }: Desk,
 ): Promise<number> {
   const past = targets.filter(({ record }) => record.pastRetention === true);
-  const remade = await each(
-    past,
-    async ({ record }) => (await moves.remake(stored(record), reason)) !== 'changed',
-  );
+  const remade = await each(past, ({ record }) => moves.remake(stored(record), reason));
   const ready = targets.flatMap(({ record, account }) => {
     const to = stateAfter(record, account, event);
     const isPast = record.pastRetention === true;

@@ -1,4 +1,4 @@
-/** Reads which open records are due, and which bodies. */
+/** Open records that are due, and bodies whose time is over. */
 import type { Collection, Db, Filter } from 'mongodb';
 import { later, type Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
@@ -109,6 +109,15 @@ export class DueWork {
         u: { $set },
       })),
     );
+  }
+
+  /** Makes accepted records due at once, when no hint can be sent. */
+  async makeDue(accepted: readonly { readonly requestId: string }[]): Promise<void> {
+    const now = this.#clock.now();
+    const ids = accepted.map(({ requestId }) => requestId);
+    const q = touchOf('make_due', {}, now)!;
+    const u = { $set: { dueAt: now, firstSeenAt: now } };
+    await updateInOrder(this.#collection, [{ ids, q, u }]);
   }
 
   async countUnknown(limit: number): Promise<number> {

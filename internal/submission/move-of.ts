@@ -12,6 +12,7 @@ import {
   type Condition,
   type Event,
   type KeptState,
+  type Move,
   type State,
   type Touch,
 } from './states.ts';
@@ -67,6 +68,9 @@ export function touchOf(touch: Touch, seen: Seen, now: Date): RecordFilter | und
   return wanted.length === 0 ? undefined : filterOf(wanted, when, seen, now);
 }
 
+/** What is undefined is removed. */
+type Fields = { readonly [Name in keyof SubmissionRecord]?: SubmissionRecord[Name] | undefined };
+
 export interface RecordUpdate {
   readonly $set: Readonly<Partial<SubmissionRecord>>;
   readonly $unset?: Readonly<Partial<Record<keyof SubmissionRecord, true>>>;
@@ -81,10 +85,12 @@ export interface Step {
 
 export interface MoveOptions {
   readonly now: Date;
-  /** Whether an account made by this request exists, for the moves that ask for it. */
-  readonly account?: boolean;
+  /** The account that this request made, for the moves that ask for it. */
+  readonly accountId?: string | undefined;
   readonly attempt?: number;
   readonly reason?: string | undefined;
+  /** What the step found out. */
+  readonly found?: Fields;
   /** A move to an open state also claims the record for its next step, until then. */
   readonly claimedUntil?: Date | undefined;
   /** In days. */
@@ -96,74 +102,87 @@ export interface MoveOptions {
  * that the event leads from, which must have one end.
  */
 export function moveOf(event: Event, seen: Seen, options: MoveOptions): Step | undefined {
-  const { now, account } = options;
+  const { now, accountId, attempt = 0, reason } = options;
   const possible = moves.filter(
     ({ event: other, from, when }) =>
       other === event &&
       (seen.state ?? from) === from &&
-      !when.includes(account === true ? 'no account' : 'account'),
+      !when.includes(accountId === undefined ? 'account' : 'no account'),
   );
   const [move] = possible;
   if (move === undefined) return undefined;
   const { to, when, stays } = move;
-  const filter = filterOf(
-    possible.map(({ from }) => from),
-    when,
-    seen,
-    now,
-  );
-  const version = (seen.version ?? 0) + 1;
-  if (!(eventsOf.operator as readonly Event[]).includes(event)) {
-    const update = entryOf(to, options);
-    const { claimedUntil } = options;
-    if (claimedUntil === undefined || !isOpen(to)) return { to, filter, update };
-    const { claimedUntil: _claimed, ...$unset } = update.$unset;
-    const $set = { ...update.$set, claimedUntil, dueAt: claimedUntil, version };
-    return { to, filter, update: { ...update, $set, $unset } };
-  }
-  // The new version makes a worker's late writes fail.
-  if (stays) return { to, filter, update: { $set: { version } } };
-  const { $set, $unset, $push } = entryOf(to, options);
-  // The operator's own reason may name a person.
-  const reasons = cards[to].status === 'rejected' ? { reasons: [discardedReason] } : {};
-  const update: RecordUpdate = isOpen(to)
-    ? {
-        $set: { ...$set, version, mailsSince: version },
-        $unset: { ...$unset, reasons: true },
-        $push,
-      }
-    : { $set: { ...$set, version, ...reasons }, $unset, $push };
-  return { to, filter, update };
+  const from = possible.map((one) => one.from);
+  const fields: Fields = {
+    ...options.found,
+    ...(stays ? {} : entryOf(to, options)),
+    ...ofActor(move, (seen.version ?? 0) + 1, options),
+    ...besides[event]?.(options),
+  };
+  const history = { state: to, at: now, attempt, ...defined({ reason }) };
+  const update = { ...updateOf(fields), ...(stays ? {} : { $push: { history } }) };
+  return { to, filter: filterOf(from, when, seen, now), update };
 }
 
 /** What a record has in a state, with all its dates, so that no state lacks them. */
 export function entryOf(
   to: State,
-  { now, attempt = 0, reason, retention }: Omit<MoveOptions, 'account'>,
-): Required<RecordUpdate> {
+  { now, retention }: Pick<MoveOptions, 'now' | 'retention'>,
+): Fields {
   const { kept, body } = cards[to];
-  const dueNow = { dueAt: now, attempts: 0, ambiguous: 0 };
   const after = (days: number | undefined): Date => {
     if (days === undefined) throw new Error(`nothing says how long ${to} is kept`);
     return later(now, days * DAY_MS);
   };
   return {
-    $set: {
-      state: to,
-      stateAt: now,
-      ...(kept === 'work' ? dueNow : {}),
-      ...(kept === 'days' ? { expiresAt: after(retention[to as KeptState]) } : {}),
-      ...(body === 'days' ? { bodyUntil: after(retention.body) } : {}),
-    },
-    $unset: {
-      firstSeenAt: true,
-      claimedUntil: true,
-      backedOffMs: true,
-      crashes: true,
-      ...(kept === 'work' ? {} : { dueAt: true }),
-      ...(kept === 'days' ? {} : { expiresAt: true }),
-      ...(body === 'days' ? {} : { bodyUntil: true }),
-    },
-    $push: { history: { state: to, at: now, attempt, ...defined({ reason }) } },
+    state: to,
+    stateAt: now,
+    firstSeenAt: undefined,
+    claimedUntil: undefined,
+    backedOffMs: undefined,
+    crashes: undefined,
+    ...(kept === 'work' ? { dueAt: now, attempts: 0, ambiguous: 0 } : { dueAt: undefined }),
+    expiresAt: kept === 'days' ? after(retention[to as KeptState]) : undefined,
+    bodyUntil: body === 'days' ? after(retention.body) : undefined,
+  };
+}
+
+function ofActor(
+  { event, to, stays }: Move,
+  version: number,
+  { accountId, claimedUntil }: MoveOptions,
+): Fields {
+  if (!(eventsOf.operator as readonly Event[]).includes(event)) {
+    const claims = claimedUntil !== undefined && isOpen(to);
+    return claims ? { claimedUntil, dueAt: claimedUntil, version } : {};
+  }
+  // The new version makes a worker's late writes fail.
+  if (stays) return { version };
+  const account = defined({ accountId });
+  if (isOpen(to)) return { ...account, version, mailsSince: version, reasons: undefined };
+  // The operator's own reason may name a person.
+  const reasons = cards[to].status === 'rejected' ? { reasons: [discardedReason] } : {};
+  return { ...account, version, ...reasons };
+}
+
+const besides: { readonly [E in Event]?: (options: MoveOptions) => Fields } = {
+  withdraw: () => ({ httpStatus: 500, idempotencyDigest: undefined }),
+  report_bounce: ({ now, reason }) => ({ bouncedAt: now, lastError: reason }),
+  // The digest would confirm a guessed address.
+  erase: ({ now }) => ({
+    erasedAt: now,
+    body: undefined,
+    bodyUntil: undefined,
+    bodySha256: undefined,
+    userAgent: undefined,
+    applicant: undefined,
+  }),
+};
+
+function updateOf(fields: Fields): Required<Pick<RecordUpdate, '$set' | '$unset'>> {
+  const gone = Object.entries(fields).filter(([, value]) => value === undefined);
+  return {
+    $set: defined(fields),
+    $unset: Object.fromEntries(gone.map(([name]) => [name, true as const])),
   };
 }

@@ -140,7 +140,6 @@ export const eventsOf = {
 export type Actor = keyof typeof eventsOf;
 export type ProcessorEvent = (typeof eventsOf)['processor'][number];
 export type OperatorEvent = (typeof eventsOf)['operator'][number];
-export type ReopeningEvent = Exclude<OperatorEvent, 'report_bounce' | 'close' | 'erase'>;
 export type Event = (typeof eventsOf)[Actor][number];
 export const events: readonly Event[] = [
   ...eventsOf.ingest,

@@ -174,8 +174,6 @@ export class Withdrawals {
         q: { _id, ...filter },
         u: {
           ...update,
-          $set: { ...update.$set, httpStatus: 500 },
-          $unset: { ...update.$unset, idempotencyDigest: true },
           $setOnInsert: {
             receivedAt,
             remoteIp,

@@ -120,16 +120,17 @@ export class WorkerMoves {
     position: Position,
     event: ProcessorEvent,
     attempt: number,
-    { reason, ...fields }: Changes,
+    { reason, ...found }: Changes,
     claimedUntil?: Date,
   ) {
-    const options = { attempt, reason, claimedUntil, retention: this.#retention };
-    const move = moveOf(event, position, { ...options, now: this.#clock.now() });
+    const now = this.#clock.now();
+    const options = { now, attempt, reason, found, claimedUntil, retention: this.#retention };
+    const move = moveOf(event, position, options);
     if (move === undefined) throw new Error(`${event} does not lead away from ${position.state}`);
     const { to, filter, update } = move;
     return {
       filter: { _id: position.requestId, ...filter },
-      update: { ...update, $set: { ...fields, ...update.$set } },
+      update,
       span: databaseSpan('update', this.#collection, { 'partner_ingest.state': to }),
     };
   }

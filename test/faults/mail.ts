@@ -111,7 +111,15 @@ export const mailFaults = {
       const owners = { requestId: { $in: mailed.map(({ _id }) => _id) } };
       for await (const { emailNormalized } of world.db.collection<Account>(ACCOUNTS).find(owners))
         world.facts.refused.add(emailNormalized);
-      await Promise.all(mailed.map((record) => movesOf(world).reportBounce(record, BOUNCE)));
+      await Promise.all(
+        mailed.map((record) =>
+          movesOf(world).move(
+            'report_bounce',
+            { seen: record, accountId: record.accountId },
+            BOUNCE,
+          ),
+        ),
+      );
     },
     heal: async (world) =>
       void (await world.db

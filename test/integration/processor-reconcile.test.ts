@@ -183,7 +183,7 @@ test('retries and records that an operator made due are found, and count as no r
   const many = await insert({ state: 'dead_lettered', version: 1 });
   const one = await insert({ state: 'dead_lettered', version: 1 });
   await operator.moveAll('retry', [{ seen: many, to: 'recorded', accountId: undefined }], 'asked');
-  await operator.reopen(one, 'retry', { accountId: undefined, reason: 'operator retry' });
+  await operator.move('retry', { seen: one }, 'operator retry');
   const failed = await insert();
   await store.claim(failed._id, 0);
   const counts = { attempts: 1, ambiguous: 0, backedOffMs: 1 };

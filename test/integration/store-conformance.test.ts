@@ -18,13 +18,7 @@ import { GroupCommit } from '../../internal/submission/group-commit.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { groupCommitLimits } from '../../internal/submission/limits.ts';
-import {
-  eventsOf,
-  openStates,
-  states,
-  type ReopeningEvent,
-  type State,
-} from '../../internal/submission/states.ts';
+import { eventsOf, openStates, states, type State } from '../../internal/submission/states.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import {
   RECORD_SCHEMA,
@@ -199,16 +193,17 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
       return [`${event} ${JSON.stringify(where)}`, (on) => move(on).catch(nameOf)];
     }),
   fc
-    .tuple(id, fc.constantFrom<ReopeningEvent>('retry', 'resend', 'correct_address'), fc.boolean())
+    .tuple(
+      id,
+      fc.constantFrom('retry' as const, 'resend' as const, 'correct_address' as const),
+      fc.boolean(),
+    )
     .map(([n, event, account]): Step => {
       const reopen = async ({ submissions, moves }: Opened): Promise<unknown> => {
         const read = await submissions.byId(`req_${n}`);
         return (
           read &&
-          moves.reopen(read, event, {
-            accountId: account ? 'acc_of_it' : undefined,
-            reason: 'asked',
-          })
+          moves.move(event, { seen: read, accountId: account ? 'acc_of_it' : undefined }, 'asked')
         );
       };
       return [`${event} ${n}`, reopen];
@@ -287,7 +282,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
           return account && corrections.correctEmail(account, `corrected${n}@example.com`);
         if (what === 'mail again') return account && corrections.mailAgain(account);
         if (seen === undefined) return undefined;
-        if (what === 'erase') return moves.erase(seen, 'asked');
+        if (what === 'erase') return moves.move('erase', { seen }, 'asked');
         return what === 'claim' ? moves.claim(seen) : moves.hurry(seen);
       };
       return [`${what} ${n}`, operate];

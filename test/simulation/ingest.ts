@@ -1,6 +1,5 @@
 /** A simulated ingest around the service's own submit-application.ts. */
 import { submitApplication, type SubmitTools } from '../../internal/ingest/submit-application.ts';
-import { makeDue } from '../../internal/submission/make-due.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
 import { groupCommitLimits } from '../../internal/submission/limits.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';
@@ -64,7 +63,7 @@ function toolsOf(world: World, process: SimProcess): SubmitTools {
     metrics,
     pendingWithdrawals: () => withdrawals.pending,
   });
-  const { db: telling } = world.connect(process, 'ingest');
+  const { db: telling, dueWork } = world.connect(process, 'ingest');
   const withdrawals: Withdrawals = new Withdrawals({
     db: telling,
     retentionDays: 7,
@@ -101,7 +100,7 @@ function toolsOf(world: World, process: SimProcess): SubmitTools {
     hint: (hint) =>
       void world.queue
         .send([hint])
-        .catch(() => makeDue(telling, [hint], clock))
+        .catch(() => dueWork.makeDue([hint]))
         .catch(() => {}),
     retention,
     metrics,

@@ -1,6 +1,6 @@
 /** Generates the plan of a history, which fast-check reduces to the smallest that fails. */
 import * as fc from 'fast-check';
-import type { ReopeningEvent } from '../../internal/submission/states.ts';
+import type { OperatorEvent } from '../../internal/submission/states.ts';
 import type { Temper } from './relay.ts';
 
 const faultKinds = [
@@ -25,7 +25,7 @@ const faultKinds = [
 ] as const;
 export type FaultKind = (typeof faultKinds)[number];
 
-export type OrderEvent = ReopeningEvent | 'release' | 'erase' | 'close' | 'bounce' | BulkOrder;
+export type OrderEvent = Exclude<OperatorEvent, 'report_bounce'> | 'release' | 'bounce' | BulkOrder;
 
 export const bulkOrders = {
   'retry --state dead_lettered': ['retry', 'dead_lettered'],
