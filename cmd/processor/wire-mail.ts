@@ -2,9 +2,9 @@
 import { PACE_TIMEOUT_MS, SLOW_IN_ALL } from '../../internal/mail/limits.ts';
 import { MailGate } from '../../internal/mail/mail-gate.ts';
 import { MailPace } from '../../internal/mail/mail-pace.ts';
-import { createMailer, type Outage } from '../../internal/mail/mailer.ts';
+import { createMailer } from '../../internal/mail/mailer.ts';
+import type { Outage } from '../../internal/mail/relay-answers.ts';
 import type { Relay } from '../../internal/mail/relay.ts';
-import { traceMailer } from '../../internal/mail/trace-mailer.ts';
 import type { Probe } from '../../internal/platform/admin-server.ts';
 import type { Clock } from '../../internal/platform/clock.ts';
 import type { Closers } from '../../internal/platform/closers.ts';
@@ -26,16 +26,13 @@ interface MailParts {
 
 export function openMail(config: Config, relay: Relay, parts: MailParts) {
   const { clock, metrics, warnings, log, closers } = parts;
-  const mailer = traceMailer(
-    createMailer({
-      relay,
-      clientName: config.MAIL_CLIENT_NAME,
-      from: config.MAIL_FROM,
-      fromName: config.MAIL_FROM_NAME,
-      maxConnections: mailPlaces(config) + SLOW_IN_ALL,
-    }),
+  const mailer = createMailer({
     relay,
-  );
+    clientName: config.MAIL_CLIENT_NAME,
+    from: config.MAIL_FROM,
+    fromName: config.MAIL_FROM_NAME,
+    maxConnections: mailPlaces(config) + SLOW_IN_ALL,
+  });
   closers.add('mailer', () => mailer.close());
 
   const at = `${relay.host}:${relay.port}`;

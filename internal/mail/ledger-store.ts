@@ -11,7 +11,7 @@ import type { Clock } from '../platform/clock.ts';
 import { pastLockConflicts } from '../platform/mongo.ts';
 import type { Intent } from '../account/mail-ledger.ts';
 import { ended, mayHaveArrived, toForget } from './ledger.ts';
-import type { HandOver } from './mailer.ts';
+import type { HandOver } from './relay-answers.ts';
 
 export class LedgerStore {
   readonly #accounts: Collection<Account>;

@@ -1,6 +1,6 @@
 /** The ledger of hand-overs: what may have arrived, second mails, and what is dropped first. */
 import { describe, expect, test } from '@jest/globals';
-import type { HandOver } from './mailer.ts';
+import type { HandOver } from './relay-answers.ts';
 import type { MailHandOver, MailLedger } from '../account/mail-ledger.ts';
 import { ended, newSecondMails, secondMails, toForget } from './ledger.ts';
 

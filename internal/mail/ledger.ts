@@ -1,8 +1,7 @@
 /** Counts second mails in the ledger of an account. */
 import type { Intent, MailEnding, MailHandOver, MailLedger } from '../account/mail-ledger.ts';
 import { defined } from '../platform/defined.ts';
-import type { HandOver } from './mailer.ts';
-import { CODES } from './relay-answers.ts';
+import { CODES, type HandOver } from './relay-answers.ts';
 
 /** The earlier mail was cut off, has no result, or was accepted. */
 export type SecondMailCause = 'ambiguous_data' | 'crash' | 'resent';

@@ -4,8 +4,7 @@ import { createLogger } from '../platform/log.ts';
 import { newRandom } from '../../test/support/random.ts';
 import { HELD_MS, REST_MS } from './limits.ts';
 import { MailGate, type MailGateOptions } from './mail-gate.ts';
-import type { HandOver, Outage } from './mailer.ts';
-import { refusalOf, type Refusal } from './relay-answers.ts';
+import { refusalOf, type HandOver, type Outage, type Refusal } from './relay-answers.ts';
 
 beforeEach(() => void jest.useFakeTimers());
 afterEach(() => void jest.useRealTimers());

@@ -1,12 +1,17 @@
 /**
- * Decides when the next e-mail may begin: the relay takes mail (relay-breaker.ts), a place is free
- * (mail-places.ts), and the common pace allows it (mail-pace.ts).
+ * Decides when the next e-mail may begin, and of which partner: the relay takes mail
+ * (relay-breaker.ts), a place is free, and the common pace allows it (mail-pace.ts).
+ *
+ * An e-mail holds its place for two seconds at most. Then it is slow: it gives the place back and
+ * keeps its connection. A partner is slow while one of its e-mails is, and until one ends in time.
+ * A slow partner has at most as many slow e-mails as there are places. Slow partners wait behind
+ * the others once they hold half of the places. So silent recipients delay another partner's
+ * e-mail by two seconds at most, however many they are.
  */
 import { pause } from '../platform/deadline.ts';
-import { MailPlaces } from './mail-places.ts';
+import { HELD_MS, REST_MS, SLOW_AT_MOST, SLOW_IN_ALL } from './limits.ts';
 import type { MailPace } from './mail-pace.ts';
-import type { HandOver, PauseReason } from './mailer.ts';
-import { REST_MS } from './limits.ts';
+import type { HandOver, PauseReason } from './relay-answers.ts';
 import { RelayBreaker, type BreakerOptions } from './relay-breaker.ts';
 
 /** Whose fault a hand-over's result is. */
@@ -26,10 +31,18 @@ export interface MailGateOptions extends BreakerOptions {
   readonly pace?: Pick<MailPace, 'reserve' | 'waitingAtMost'> | undefined;
 }
 
+interface Partner {
+  held: number;
+  slow: number;
+  lastWasSlow: boolean;
+}
+
 export class MailGate {
   readonly #options: MailGateOptions;
-  readonly #places: MailPlaces;
   readonly #breaker: RelayBreaker;
+  readonly #partners = new Map<string, Partner>();
+  #held = 0;
+  #slow = 0;
   /** Begun, and still without its moment. */
   #waiting = 0;
   #closed = false;
@@ -37,10 +50,8 @@ export class MailGate {
   onChange = (): void => {};
 
   constructor(options: MailGateOptions) {
-    const changed = (): void => this.onChange();
     this.#options = options;
-    this.#places = new MailPlaces(options.places, changed);
-    this.#breaker = new RelayBreaker(options, changed);
+    this.#breaker = new RelayBreaker(options, () => this.onChange());
   }
 
   get paused(): PauseReason | undefined {
@@ -49,7 +60,7 @@ export class MailGate {
 
   /** E-mails that are handed over without a place. */
   get slow(): number {
-    return this.#places.slow;
+    return this.#slow;
   }
 
   greet(): Promise<void> {
@@ -58,38 +69,66 @@ export class MailGate {
 
   /** The partner whose e-mail may begin now. */
   choose(partnersInTurn: Iterable<string>): string | undefined {
-    const { pace } = this.#options;
+    const { pace, places } = this.#options;
     if (this.#closed || this.paused !== undefined) return undefined;
     if (pace !== undefined && this.#waiting >= pace.waitingAtMost) return undefined;
-    return this.#places.choose(partnersInTurn);
+    if (this.#held >= places || this.#slow >= SLOW_IN_ALL) return undefined;
+    const half = this.#heldBySlow() >= places / 2;
+    let behind: string | undefined;
+    for (const partnerId of partnersInTurn) {
+      const partner = this.#partners.get(partnerId);
+      if (partner === undefined || !isSlow(partner)) return partnerId;
+      if (partner.slow >= places || this.#slow >= SLOW_AT_MOST) continue;
+      if (!half) return partnerId;
+      behind ??= partnerId;
+    }
+    return behind;
   }
 
   begin(partnerId: string): MailPlace {
     const { pace, clock } = this.#options;
-    const place = this.#places.take(partnerId);
+    const partner = this.#partners.get(partnerId) ?? { held: 0, slow: 0, lastWasSlow: false };
+    this.#partners.set(partnerId, partner);
     const beganAtMs = clock.monotonicMs();
-    let restMs = 0;
-    let waits = true;
+    let [waits, slow, restMs] = [true, false, 0];
+    let holding: NodeJS.Timeout | undefined;
     this.#waiting += 1;
+    this.#hold(partner, 1);
     const endWait = (): void => {
       if (waits) this.#waiting -= 1;
       waits = false;
+    };
+    const becomeSlow = (): void => {
+      slow = true;
+      this.#hold(partner, -1);
+      this.#countSlow(partner, 1);
+      this.onChange();
+    };
+    const giveBack = (): void => {
+      if (slow) this.#countSlow(partner, -1);
+      else this.#hold(partner, -1);
+      if (partner.held === 0 && !isSlow(partner)) this.#partners.delete(partnerId);
+      this.onChange();
     };
     return {
       turn: async (signal) => {
         if (pace !== undefined) await pause(await pace.reserve(), signal);
         endWait();
-        place.start();
+        holding = setTimeout(becomeSlow, HELD_MS);
         if (pace !== undefined) this.onChange();
       },
       note: (handOver) => {
         const blame = this.#breaker.note(handOver, beganAtMs);
+        // The place rests, too, while the relay takes others.
         if (blame === 'rest') restMs = REST_MS;
         return blame === 'mail' ? 'mail' : 'relay';
       },
       release: () => {
         endWait();
-        place.release(restMs);
+        clearTimeout(holding);
+        if (holding !== undefined) partner.lastWasSlow = slow;
+        if (slow || restMs === 0) giveBack();
+        else setTimeout(giveBack, restMs);
       },
     };
   }
@@ -98,4 +137,24 @@ export class MailGate {
     this.#closed = true;
     this.#breaker.close();
   }
+
+  #hold(partner: Partner, by: number): void {
+    partner.held += by;
+    this.#held += by;
+  }
+
+  #countSlow(partner: Partner, by: number): void {
+    partner.slow += by;
+    this.#slow += by;
+  }
+
+  #heldBySlow(): number {
+    let held = 0;
+    for (const partner of this.#partners.values()) if (isSlow(partner)) held += partner.held;
+    return held;
+  }
+}
+
+function isSlow({ slow, lastWasSlow }: Partner): boolean {
+  return slow > 0 || lastWasSlow;
 }

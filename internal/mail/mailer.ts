@@ -5,9 +5,18 @@ import { createTransport, type SendMailOptions } from 'nodemailer';
 import SMTPConnection from 'nodemailer/lib/smtp-connection';
 import { withDeadline } from '../platform/deadline.ts';
 import { defined } from '../platform/defined.ts';
+import { inSpan, type SpanOptions } from '../platform/tracing.ts';
 import { clientNameOf } from './client-name.ts';
 import type { Message } from './message.ts';
-import { refusalOf, type Refusal } from './relay-answers.ts';
+import {
+  describeFailure,
+  outageOf,
+  refusalOf,
+  senderOutage,
+  type HandOver,
+  type Outage,
+  type Progress,
+} from './relay-answers.ts';
 import type { Relay } from './relay.ts';
 
 export interface MailerLimits {
@@ -27,32 +36,6 @@ export const mailerLimits: MailerLimits = {
   idleMs: 60_000,
 };
 
-/** `refused`: our login or sender, or our connection for good. `no_capacity`: a 4xx. */
-export type PauseReason = 'unreachable' | 'refused' | 'no_capacity';
-
-/** What the relay answers before it knows the recipient concerns all mail. */
-export interface Outage {
-  readonly reason: PauseReason;
-  readonly error: unknown;
-}
-
-/**
- * - `unreachable`: connection, TLS or AUTH failed; if `connected`, this mail may be the cause.
- * - `ambiguous`: the connection ended after the content, so the mail may be out.
- * - `aborted`: we gave up before the content.
- */
-export type HandOver =
-  | { readonly result: 'accepted'; readonly answer: string }
-  | ({ readonly result: 'refused'; readonly outage?: Outage } & Refusal)
-  | {
-      readonly result: 'unreachable';
-      readonly connected: boolean;
-      readonly cause: string;
-      readonly outage?: Outage;
-    }
-  | { readonly result: 'ambiguous'; readonly cause: string }
-  | { readonly result: 'aborted'; readonly cause: string };
-
 export interface Mailer {
   /**
    * Never rejects. `mayGoOn` runs just before the content, because a frozen process may have lost
@@ -68,9 +51,6 @@ export interface Mailer {
   probe(): Promise<Outage | undefined>;
   close(): void;
 }
-
-/** nodemailer's errors do not say how far a hand-over came. */
-type Progress = 'connecting' | 'connected' | 'content';
 
 interface ProgressMark {
   onProgress(progress: Progress): void;
@@ -88,41 +68,65 @@ interface MailerOptions {
 }
 
 export function createMailer(options: MailerOptions): Mailer {
-  const { from, fromName = '', limits = mailerLimits } = options;
+  const { limits = mailerLimits } = options;
   const transport = openTransport(options, limits);
-  return {
-    async handOver(message, recipient, signal, mayGoOn = () => true) {
-      const watched = watch(signal, mayGoOn, limits);
-      // A string may contain several addresses.
-      const to = { name: '', address: recipient };
-      try {
-        const info = await transport.sendMail({
-          ...message,
-          from: { name: fromName, address: from },
-          to,
-          envelope: { from, to: [to] },
-          headers: { 'Auto-Submitted': 'auto-generated' },
-          textEncoding: 'quoted-printable',
-          signal: watched.signal,
-          progressMark: watched.mark,
-        } as SendMailOptions);
-        return { result: 'accepted', answer: info.response };
-      } catch (error) {
-        const { progress, lapsed } = watched.reached();
-        if (progress !== 'content' && (signal.aborted || lapsed)) {
-          return { result: 'aborted', cause: 'claim lost or closing' };
-        }
-        const failure = describeFailure(error, progress);
-        if (failure.result !== 'unreachable' || !failure.connected) return failure;
-        // The relay may have ended it at MAIL FROM, which concerns all mail; the probe asks that.
-        return { ...failure, ...defined({ outage: await probe(options, limits) }) };
-      } finally {
-        watched.end();
-      }
+  /** Without the recipient. */
+  const span: SpanOptions = {
+    name: 'send mail',
+    kind: 'CLIENT',
+    attributes: {
+      'network.protocol.name': 'smtp',
+      'server.address': options.relay.host,
+      'server.port': options.relay.port,
     },
+  };
+  return {
+    handOver: (message, recipient, signal, mayGoOn = () => true) =>
+      inSpan(span, async (opened) => {
+        const watched = watch(signal, mayGoOn, limits);
+        const handOver = await send(transport, message, recipient, watched, options);
+        watched.end();
+        opened?.set({ 'partner_ingest.mail': handOver.result });
+        if (handOver.result === 'refused') opened?.fail(String(handOver.code));
+        else if (handOver.result !== 'accepted') opened?.fail(handOver.result);
+        return handOver;
+      }),
     probe: () => probe(options, limits),
     close: () => transport.close(),
   };
+}
+
+async function send(
+  transport: ReturnType<typeof openTransport>,
+  message: Message,
+  recipient: string,
+  watched: ReturnType<typeof watch>,
+  options: MailerOptions,
+): Promise<HandOver> {
+  const { from, fromName = '', limits = mailerLimits } = options;
+  // A string may contain several addresses.
+  const to = { name: '', address: recipient };
+  try {
+    const info = await transport.sendMail({
+      ...message,
+      from: { name: fromName, address: from },
+      to,
+      envelope: { from, to: [to] },
+      headers: { 'Auto-Submitted': 'auto-generated' },
+      textEncoding: 'quoted-printable',
+      signal: watched.signal,
+      progressMark: watched.mark,
+    } as SendMailOptions);
+    return { result: 'accepted', answer: info.response };
+  } catch (error) {
+    const { progress, lapsed } = watched.reached();
+    if (progress !== 'content' && lapsed)
+      return { result: 'aborted', cause: 'claim lost or closing' };
+    const failure = describeFailure(error, progress);
+    if (failure.result !== 'unreachable' || !failure.connected) return failure;
+    // The relay may have ended it at MAIL FROM, which concerns all mail; the probe asks that.
+    return { ...failure, ...defined({ outage: await probe(options, limits) }) };
+  }
 }
 
 const NEXT_ADDRESS_MS = 1_000;
@@ -259,59 +263,10 @@ function watch(signal: AbortSignal, mayGoOn: () => boolean, limits: MailerLimits
       return !gaveUp.signal.aborted;
     },
   };
-  return { mark, signal: gaveUp.signal, reached: () => ({ progress, lapsed }), end };
+  return {
+    mark,
+    signal: gaveUp.signal,
+    reached: () => ({ progress, lapsed: lapsed || signal.aborted }),
+    end,
+  };
 }
-
-interface SmtpError extends Error {
-  readonly code?: string;
-  readonly command?: string;
-  readonly responseCode?: number;
-  readonly response?: string;
-}
-
-export function describeFailure(thrown: unknown, progress: Progress): HandOver {
-  const error = (thrown instanceof Error ? thrown : new Error(String(thrown))) as SmtpError;
-  const { code, command, responseCode } = error;
-  const cause =
-    [code, command, responseCode].filter((part) => part !== undefined).join(' ') || error.name;
-  const answered = responseCode !== undefined && responseCode >= 400;
-  const phase =
-    progress === 'content' ? 'content' : progress === 'connected' ? phaseOf(error) : undefined;
-  if (answered && phase !== undefined) {
-    const refusal = refusalOf(phase, responseCode, error.response);
-    const outage = phase === 'mail' ? senderOutage(refusal) : undefined;
-    return { result: 'refused', ...refusal, ...defined({ outage }) };
-  }
-  if (progress === 'content') return { result: 'ambiguous', cause };
-  const connected = progress === 'connected';
-  const outage = connected ? undefined : outageOf(error);
-  return { result: 'unreachable', connected, cause, ...defined({ outage }) };
-}
-
-function senderOutage({ fault, code }: Refusal): Outage {
-  const isRefused = fault === 'sender';
-  const command = isRefused ? 'MAIL FROM' : undefined;
-  const error = Object.assign(new Error('MAIL FROM failed'), { command, responseCode: code });
-  return { reason: isRefused ? 'refused' : 'no_capacity', error };
-}
-
-/** Of a session that did not come as far as MAIL FROM. */
-function outageOf(thrown: unknown): Outage {
-  const { responseCode = 0, command } = thrown as SmtpError;
-  const early = responseCode === 421 || command === 'CONN';
-  if (early && responseCode >= 400 && responseCode < 500)
-    return { reason: 'no_capacity', error: thrown };
-  return { reason: responseCode >= 500 ? 'refused' : 'unreachable', error: thrown };
-}
-
-function phaseOf({ code, command, responseCode }: SmtpError): 'mail' | 'rcpt' | 'data' | undefined {
-  if (code === 'EENVELOPE') return phases[command ?? ''];
-  // nodemailer names the failed command, except RCPT.
-  return responseCode === 421 ? 'rcpt' : undefined;
-}
-
-const phases: Readonly<Record<string, 'mail' | 'rcpt' | 'data'>> = {
-  'MAIL FROM': 'mail',
-  'RCPT TO': 'rcpt',
-  DATA: 'data',
-};

@@ -1,4 +1,5 @@
-/** Decides from a relay's refusal whose fault it is. */
+/** What became of a hand-over, by the relay's answer, and whose fault a failure is. */
+import { defined } from '../platform/defined.ts';
 
 export type Fault =
   /** The relay refuses our sender, before it knows the recipient. */
@@ -20,6 +21,35 @@ export interface Refusal {
   /** The text itself may contain an address. */
   readonly fault: Fault;
 }
+
+/** `refused`: our login or sender, or our connection for good. `no_capacity`: a 4xx. */
+export type PauseReason = 'unreachable' | 'refused' | 'no_capacity';
+
+/** What the relay answers before it knows the recipient concerns all mail. */
+export interface Outage {
+  readonly reason: PauseReason;
+  readonly error: unknown;
+}
+
+/**
+ * - `unreachable`: connection, TLS or AUTH failed; if `connected`, this mail may be the cause.
+ * - `ambiguous`: the connection ended after the content, so the mail may be out.
+ * - `aborted`: we gave up before the content.
+ */
+export type HandOver =
+  | { readonly result: 'accepted'; readonly answer: string }
+  | ({ readonly result: 'refused'; readonly outage?: Outage } & Refusal)
+  | {
+      readonly result: 'unreachable';
+      readonly connected: boolean;
+      readonly cause: string;
+      readonly outage?: Outage;
+    }
+  | { readonly result: 'ambiguous'; readonly cause: string }
+  | { readonly result: 'aborted'; readonly cause: string };
+
+/** nodemailer's errors do not say how far a hand-over came. */
+export type Progress = 'connecting' | 'connected' | 'content';
 
 const ABOUT_US =
   /\bsenders?\b|\bfrom address\b|relay(?:ing)? (?:access )?(?:denied|not )|to relay|authenticat|authoriz|(?:allowed|permitted) to send|policy|spam|block|black ?list|banned|reputation|\b(?:spf|dkim|dmarc)\b/i;
@@ -58,3 +88,57 @@ function faultOf(phase: Refusal['phase'], code: number, status = '', words: stri
 }
 
 export const CODES = /^(\d{3})(?:[ -](\d\.\d{1,3}\.\d{1,3})\b)?/;
+
+interface SmtpError extends Error {
+  readonly code?: string;
+  readonly command?: string;
+  readonly responseCode?: number;
+  readonly response?: string;
+}
+
+export function describeFailure(thrown: unknown, progress: Progress): HandOver {
+  const error = (thrown instanceof Error ? thrown : new Error(String(thrown))) as SmtpError;
+  const { code, command, responseCode } = error;
+  const cause =
+    [code, command, responseCode].filter((part) => part !== undefined).join(' ') || error.name;
+  const answered = responseCode !== undefined && responseCode >= 400;
+  const phase =
+    progress === 'content' ? 'content' : progress === 'connected' ? phaseOf(error) : undefined;
+  if (answered && phase !== undefined) {
+    const refusal = refusalOf(phase, responseCode, error.response);
+    const outage = phase === 'mail' ? senderOutage(refusal) : undefined;
+    return { result: 'refused', ...refusal, ...defined({ outage }) };
+  }
+  if (progress === 'content') return { result: 'ambiguous', cause };
+  const connected = progress === 'connected';
+  const outage = connected ? undefined : outageOf(error);
+  return { result: 'unreachable', connected, cause, ...defined({ outage }) };
+}
+
+export function senderOutage({ fault, code }: Refusal): Outage {
+  const isRefused = fault === 'sender';
+  const command = isRefused ? 'MAIL FROM' : undefined;
+  const error = Object.assign(new Error('MAIL FROM failed'), { command, responseCode: code });
+  return { reason: isRefused ? 'refused' : 'no_capacity', error };
+}
+
+/** Of a session that did not come as far as MAIL FROM. */
+export function outageOf(thrown: unknown): Outage {
+  const { responseCode = 0, command } = thrown as SmtpError;
+  const early = responseCode === 421 || command === 'CONN';
+  if (early && responseCode >= 400 && responseCode < 500)
+    return { reason: 'no_capacity', error: thrown };
+  return { reason: responseCode >= 500 ? 'refused' : 'unreachable', error: thrown };
+}
+
+function phaseOf({ code, command, responseCode }: SmtpError): 'mail' | 'rcpt' | 'data' | undefined {
+  if (code === 'EENVELOPE') return phases[command ?? ''];
+  // nodemailer names the failed command, except RCPT.
+  return responseCode === 421 ? 'rcpt' : undefined;
+}
+
+const phases: Readonly<Record<string, 'mail' | 'rcpt' | 'data'>> = {
+  'MAIL FROM': 'mail',
+  'RCPT TO': 'rcpt',
+  DATA: 'data',
+};

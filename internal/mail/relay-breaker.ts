@@ -10,7 +10,7 @@ import type { Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import { PROBE_BACKOFF, REST_MS } from './limits.ts';
-import type { HandOver, Outage } from './mailer.ts';
+import type { HandOver, Outage } from './relay-answers.ts';
 
 export interface BreakerOptions {
   /** Never rejects. */

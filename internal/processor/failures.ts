@@ -1,8 +1,7 @@
 /** What follows from an attempt: the verdicts of steps, and that on each class of failure. */
 import { MongoError, MongoNetworkError, MongoServerSelectionError } from 'mongodb';
 import type { Blame } from '../mail/mail-gate.ts';
-import type { HandOver } from '../mail/mailer.ts';
-import type { Fault } from '../mail/relay-answers.ts';
+import type { Fault, HandOver } from '../mail/relay-answers.ts';
 import { DeadlineError, jittered } from '../platform/deadline.ts';
 import { NotDurableError } from '../platform/mongo.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';

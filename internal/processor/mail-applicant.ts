@@ -5,7 +5,7 @@ import { endingOf } from '../application/test-endings.ts';
 import { ledgerWith, newSecondMails, possibleMails } from '../mail/ledger.ts';
 import type { MailPlace } from '../mail/mail-gate.ts';
 import { loginInstructions } from '../mail/message.ts';
-import type { HandOver } from '../mail/mailer.ts';
+import type { HandOver } from '../mail/relay-answers.ts';
 import { retryUntilDone } from '../platform/deadline.ts';
 import { attemptOf, type OpenRecord } from '../submission/submission.ts';
 import { untilSaid, type Attempt, type AttemptTools, type BegunMail } from './apply-verdict.ts';

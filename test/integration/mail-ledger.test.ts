@@ -6,7 +6,7 @@ import { AccountStore } from '../../internal/account/account-store.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import type { Intent } from '../../internal/account/mail-ledger.ts';
 import { handOversOf } from '../../internal/mail/ledger.ts';
-import type { HandOver } from '../../internal/mail/mailer.ts';
+import type { HandOver } from '../../internal/mail/relay-answers.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { makeIndexes } from '../support/processor-records.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';

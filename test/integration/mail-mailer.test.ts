@@ -4,12 +4,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import PostalMime from 'postal-mime';
 import { clientNameOf } from '../../internal/mail/client-name.ts';
 import { startMailCatcher, type MailCatcher } from '../support/mail-catcher.ts';
-import {
-  createMailer,
-  type HandOver,
-  type Mailer,
-  type MailerLimits,
-} from '../../internal/mail/mailer.ts';
+import { createMailer, type Mailer, type MailerLimits } from '../../internal/mail/mailer.ts';
+import type { HandOver } from '../../internal/mail/relay-answers.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
 import { startRawRelay, type RawRelay } from '../support/raw-relay.ts';

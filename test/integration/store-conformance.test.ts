@@ -10,7 +10,7 @@ import { ACCOUNTS, TEST_ACCOUNTS, accountIndexes } from '../../internal/account/
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
-import type { HandOver } from '../../internal/mail/mailer.ts';
+import type { HandOver } from '../../internal/mail/relay-answers.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { ensureIndexes } from '../../internal/platform/mongo-indexes.ts';
 import type { CommitResult } from '../../internal/submission/commit-entry.ts';

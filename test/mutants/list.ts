@@ -93,7 +93,7 @@ export const mutants: readonly Mutant[] = [
     ...file('internal/mail/ledger-store.ts', ledger, [
       ["1, 'mail.possible': 1 }", '1 }', 'a second mail is not counted'],
     ]),
-    ...file('internal/mail/mailer.ts', beside, [
+    ...file('internal/mail/relay-answers.ts', beside, [
       ["=== 'content') return", "=== 'x') return", 'a mail that may be out goes out again as new'],
     ]),
     ...file('internal/processor/failures.ts', beside, [

@@ -1,6 +1,11 @@
 /** A model of the mail server, which remembers every mail. */
-import type { HandOver, Mailer, Outage } from '../../internal/mail/mailer.ts';
-import { refusalOf, type Refusal } from '../../internal/mail/relay-answers.ts';
+import type { Mailer } from '../../internal/mail/mailer.ts';
+import {
+  refusalOf,
+  type HandOver,
+  type Outage,
+  type Refusal,
+} from '../../internal/mail/relay-answers.ts';
 import type { Scheduler, SimProcess } from './scheduler.ts';
 
 /** The behaviour of an applicant's mail server. */
