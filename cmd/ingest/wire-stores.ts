@@ -146,7 +146,7 @@ function openHints(
   closers.add('queues', () => sender.close());
   const due = new DueWork({ db, clock });
   const outbox = new HintOutbox({
-    send: (batch) => sender.send(batch),
+    sender,
     otherwise: (batch) => due.makeDue(batch),
     results: metrics.hints,
   });

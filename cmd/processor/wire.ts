@@ -103,11 +103,7 @@ function openWork(
   sender: HintSender,
   { db, clock, log, closers, metrics, templates }: Parts,
 ) {
-  const retries = new HintOutbox({
-    send: (batch) => sender.send(batch),
-    otherwise: () => {},
-    results: metrics.hints,
-  });
+  const retries = new HintOutbox({ sender, results: metrics.hints });
   closers.add('retries', () => retries.whenEmpty());
   const store = new WorkerMoves({ db, retention: retentionOf(config), clock });
   const accounts = new AccountStore({ db, clock });

@@ -1,5 +1,5 @@
 /** Operators' changes to a live account: another e-mail, a corrected address, the end of its link. */
-import type { Collection, Db } from 'mongodb';
+import type { Collection, Db, Filter, UpdateFilter } from 'mongodb';
 import { normalizeEmail } from '../application/identity.ts';
 import type { Clock } from '../platform/clock.ts';
 import { isDuplicateKey, updateInOrder } from '../platform/mongo.ts';
@@ -18,11 +18,10 @@ export class AccountCorrections {
 
   /** False if the account has changed, an e-mail was begun meanwhile or its link was used. */
   async mailAgain(account: Account): Promise<boolean> {
-    const result = await this.#collection.updateOne(
+    return this.#update(
       { ...asSeen(account), ...asBegun(account), ...LINK_NOT_USED },
       { $inc: { mailVersion: 1 }, $unset: { notifiedAt: true } },
     );
-    return result.matchedCount === 1;
   }
 
   /**
@@ -35,7 +34,7 @@ export class AccountCorrections {
     claimed = false,
   ): Promise<'done' | 'changed' | 'taken'> {
     try {
-      const result = await this.#collection.updateOne(
+      const done = await this.#update(
         { ...asSeen(account), ...(claimed ? {} : asBegun(account)), ...LINK_NOT_USED },
         {
           $set: { email, emailNormalized: normalizeEmail(email) },
@@ -43,7 +42,7 @@ export class AccountCorrections {
           $unset: { notifiedAt: true, activation: true },
         },
       );
-      return result.matchedCount === 1 ? 'done' : 'changed';
+      return done ? 'done' : 'changed';
     } catch (error) {
       if (isDuplicateKey(error)) return 'taken';
       throw error;
@@ -54,7 +53,7 @@ export class AccountCorrections {
   async release(account: Account): Promise<boolean> {
     const mark = releasedMark(account._id);
     const used = account.activation?.usedAt !== undefined;
-    const result = await this.#collection.updateOne(
+    return this.#update(
       { ...asSeen(account), ...asBegun(account), ...(used ? {} : LINK_NOT_USED) },
       {
         $set: {
@@ -68,7 +67,6 @@ export class AccountCorrections {
         ...(used ? {} : { $unset: { activation: true } }),
       },
     );
-    return result.matchedCount === 1;
   }
 
   /** Voids the links that were sent, also where the request is reopened. A used one stays. */
@@ -85,13 +83,16 @@ export class AccountCorrections {
   /** Of a request that is worked on again: it wants an e-mail, unless its link has been used. */
   async reopen(account: Account): Promise<boolean> {
     const used = account.activation?.usedAt !== undefined;
-    const result = await this.#collection.updateOne(
+    return this.#update(
       { ...asSeen(account), ...asBegun(account), ...(used ? {} : LINK_NOT_USED) },
       used
         ? { $unset: { closedAt: true } }
         : { $inc: { mailVersion: 1 }, $unset: { notifiedAt: true, closedAt: true } },
     );
-    return result.matchedCount === 1;
+  }
+
+  async #update(filter: Filter<Account>, update: UpdateFilter<Account>): Promise<boolean> {
+    return (await this.#collection.updateOne(filter, update)).matchedCount === 1;
   }
 
   /** That of a test too. */

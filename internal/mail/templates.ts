@@ -1,4 +1,5 @@
 /** The templates of the e-mail, checked at start so that rendering cannot fail. */
+import { isUtf8 } from 'node:buffer';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -54,13 +55,10 @@ export async function loadTemplates(folder = ''): Promise<Templates> {
   const faults: string[] = [];
   const read = async (kind: keyof typeof templateFiles): Promise<string> => {
     const file = templateFiles[kind];
-    const source = await readText(join(from, file));
-    faults.push(
-      ...(source.fault === undefined ? faultsOf(kind, source.text) : [source.fault]).map(
-        (fault) => `${file}: ${fault}`,
-      ),
-    );
-    return source.text;
+    const { text = '', fault } = await readText(join(from, file));
+    const found = fault === undefined ? faultsOf(kind, text) : [fault];
+    faults.push(...found.map((words) => `${file}: ${words}`));
+    return text;
   };
   const subject = await read('subject');
   const text = await read('text');
@@ -73,24 +71,17 @@ export async function loadTemplates(folder = ''): Promise<Templates> {
   };
 }
 
-async function readText(path: string): Promise<{ readonly text: string; readonly fault?: string }> {
-  let bytes: Buffer;
+async function readText(
+  path: string,
+): Promise<{ readonly text?: string; readonly fault?: string }> {
   try {
-    bytes = await readFile(path);
+    const bytes = await readFile(path);
+    if (bytes.length > FILE_MAX_BYTES) return { fault: `is larger than ${FILE_MAX_BYTES} bytes` };
+    if (!isUtf8(bytes)) return { fault: 'is not UTF-8' };
+    return { text: new TextDecoder().decode(bytes).replaceAll(LINE_END, '\n') };
   } catch (error) {
-    return {
-      text: '',
-      fault: `cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown error'})`,
-    };
-  }
-  if (bytes.length > FILE_MAX_BYTES)
-    return { text: '', fault: `is larger than ${FILE_MAX_BYTES} bytes` };
-  try {
-    return {
-      text: new TextDecoder('utf-8', { fatal: true }).decode(bytes).replaceAll(LINE_END, '\n'),
-    };
-  } catch {
-    return { text: '', fault: 'is not UTF-8' };
+    const { code = 'unknown error' } = error as NodeJS.ErrnoException;
+    return { fault: `cannot be read (${code})` };
   }
 }
 
@@ -154,12 +145,8 @@ function compile(
   template: string,
   escape = (value: string): string => value,
 ): (values: Values) => string {
-  // Odd pieces are placeholders.
-  const pieces = template.replace(PLACEHOLDER, '{{$1}}').split(/\{\{(\w+)\}\}/);
   return (values) =>
-    pieces
-      .map((piece, index) => (index % 2 === 0 ? piece : escape(values[piece as keyof Values])))
-      .join('');
+    template.replaceAll(PLACEHOLDER, (_, name: keyof Values) => escape(values[name]));
 }
 
 function escapeHtml(text: string): string {

@@ -8,11 +8,13 @@ function newOutbox() {
   const [sent, otherwise]: [string[], string[]] = [[], []];
   const idsOf = (hints: readonly Hint[]): string[] => hints.map(({ requestId }) => requestId);
   const outbox = new HintOutbox({
-    send: async (hints) => {
-      if (redis.away) throw new Error('away');
-      sent.push(...idsOf(hints));
+    sender: {
+      send: async (hints) => {
+        if (redis.away) throw new Error('away');
+        sent.push(...idsOf(hints));
+      },
     },
-    otherwise: (hints) => void otherwise.push(...idsOf(hints)),
+    otherwise: async (hints) => void otherwise.push(...idsOf(hints)),
     results: { inc: () => {} },
   });
   const add = async (...ids: readonly string[]): Promise<void> => {

@@ -1,6 +1,7 @@
 /** Sends hints together in the background; processors find the records of lost hints by `dueAt`. */
 import { pause } from '../platform/deadline.ts';
 import type { Counts } from '../platform/metric-types.ts';
+import type { HintSender } from './enqueue.ts';
 import type { Hint } from './job.ts';
 
 export const hintResults = ['sent', 'failed', 'dropped'] as const;
@@ -11,27 +12,25 @@ const MAX_WAITING_HINTS = 5_000;
 const LINGER_MS = 10;
 const HINTS_PER_SEND = 500;
 
+interface OutboxOptions {
+  readonly sender: Pick<HintSender, 'send'>;
+  /** Takes hints that could not be sent; must end in bounded time. */
+  readonly otherwise?: (hints: readonly Hint[]) => Promise<void>;
+  readonly results: Counts<{ readonly result: HintResult }>;
+}
+
 export class HintOutbox {
-  readonly #send: (hints: readonly Hint[]) => Promise<void>;
-  readonly #otherwise: (hints: readonly Hint[]) => Promise<void> | void;
-  readonly #results: Counts<{ readonly result: HintResult }>;
+  readonly #options: OutboxOptions;
   #waiting: Hint[] = [];
   #sending: Promise<void> | undefined;
 
-  /** `otherwise` takes hints that `send` rejects. Both must end in bounded time. */
-  constructor(options: {
-    readonly send: (hints: readonly Hint[]) => Promise<void>;
-    readonly otherwise: (hints: readonly Hint[]) => Promise<void> | void;
-    readonly results: Counts<{ readonly result: HintResult }>;
-  }) {
-    this.#send = options.send;
-    this.#otherwise = options.otherwise;
-    this.#results = options.results;
+  constructor(options: OutboxOptions) {
+    this.#options = options;
   }
 
   add(hint: Hint): void {
     if (this.#waiting.length >= MAX_WAITING_HINTS) {
-      this.#results.inc({ result: 'dropped' }, 1);
+      this.#options.results.inc({ result: 'dropped' }, 1);
       return;
     }
     this.#waiting.push(hint);
@@ -49,12 +48,13 @@ export class HintOutbox {
   }
 
   async #deliver(batch: readonly Hint[]): Promise<void> {
+    const { sender, otherwise, results } = this.#options;
     try {
-      await this.#send(batch);
-      this.#results.inc({ result: 'sent' }, batch.length);
+      await sender.send(batch);
+      results.inc({ result: 'sent' }, batch.length);
     } catch {
-      this.#results.inc({ result: 'failed' }, batch.length);
-      await Promise.resolve(this.#otherwise(batch)).catch(() => {});
+      results.inc({ result: 'failed' }, batch.length);
+      await otherwise?.(batch).catch(() => {});
     }
   }
 }

@@ -8,8 +8,8 @@ import {
   BACKLOG_TIMEOUT_MS,
   BOUNCED_WINDOW_MS,
 } from './limits.ts';
-import { backlogStates, openStates, type OpenState } from './states.ts';
-import { live, submissionCollection, type SubmissionRecord } from './submission.ts';
+import { backlogStates, isOpen, openStates, type OpenState } from './states.ts';
+import { live, liveOpen, submissionCollection, type SubmissionRecord } from './submission.ts';
 
 /** Each count stops at `BACKLOG_COUNTED`. */
 export interface Backlog {
@@ -25,43 +25,31 @@ export async function readBacklog(
   partnersOnHold: readonly string[] = [],
 ): Promise<Backlog> {
   const requests = submissionCollection(db);
-  const open = (state: OpenState): Filter<SubmissionRecord> => ({
-    ...indexed(state),
-    ...(partnersOnHold.length === 0 ? {} : { partnerId: { $nin: [...partnersOnHold] } }),
-  });
-  const counts = backlogStates.map(async (state) => {
-    const filter = state === 'dead_lettered' ? indexed(state) : open(state);
-    return [state, await requests.countDocuments(filter, options)] as const;
-  });
-  const ages = openStates.map(
-    async (state) => [state, await oldest(requests, open(state))] as const,
-  );
+  const count = (filter: Filter<SubmissionRecord>): Promise<number> =>
+    requests.countDocuments(filter, {
+      limit: BACKLOG_COUNTED,
+      maxTimeMS: BACKLOG_TIMEOUT_MS,
+    });
+  const held = partnersOnHold.length === 0 ? undefined : [...partnersOnHold];
+  const others = held === undefined ? {} : { partnerId: { $nin: held } };
+  const open = (state: OpenState) => ({ ...liveOpen, state, ...others });
+  const since = later(now, -BOUNCED_WINDOW_MS);
   // An unhandled rejection would end the process, so all are awaited together.
-  const bouncedSince = {
-    ...live,
-    bouncedAt: { $exists: true, $gt: later(now, -BOUNCED_WINDOW_MS) },
-  };
   const [records, oldestReceivedAt, bounced, onHold] = await Promise.all([
-    Promise.all(counts),
-    Promise.all(ages),
-    requests.countDocuments(bouncedSince, options),
-    countOnHold(requests, partnersOnHold),
+    forEach(backlogStates, (state) => count(isOpen(state) ? open(state) : { ...live, state })),
+    forEach(openStates, (state) => oldest(requests, open(state))),
+    count({ ...live, bouncedAt: { $exists: true, $gt: since } }),
+    held === undefined ? 0 : count({ ...liveOpen, partnerId: { $in: held } }),
   ]);
-  return {
-    bounced,
-    onHold,
-    records: Object.fromEntries(records) as Backlog['records'],
-    oldestReceivedAt: Object.fromEntries(oldestReceivedAt) as Backlog['oldestReceivedAt'],
-  };
+  return { bounced, onHold, records, oldestReceivedAt };
 }
 
-async function countOnHold(
-  requests: Collection<SubmissionRecord>,
-  partnersOnHold: readonly string[],
-): Promise<number> {
-  if (partnersOnHold.length === 0) return 0;
-  const held = { ...live, state: { $in: [...openStates] }, dueAt: { $exists: true } } as const;
-  return requests.countDocuments({ ...held, partnerId: { $in: [...partnersOnHold] } }, options);
+async function forEach<Key extends string, Value>(
+  keys: readonly Key[],
+  read: (key: Key) => Promise<Value>,
+): Promise<Record<Key, Value>> {
+  const pairs = keys.map(async (key) => [key, await read(key)] as const);
+  return Object.fromEntries(await Promise.all(pairs)) as Record<Key, Value>;
 }
 
 /** Counts the first `BACKLOG_BY_PARTNER` open records by partner. */
@@ -71,7 +59,7 @@ export async function readPartnerBacklog(
   return submissionCollection(db)
     .aggregate<{ partnerId: string; records: number }>(
       [
-        { $match: { ...live, state: { $in: [...openStates] }, dueAt: { $exists: true } } },
+        { $match: liveOpen },
         { $limit: BACKLOG_BY_PARTNER },
         { $group: { _id: '$partnerId', records: { $sum: 1 } } },
         { $sort: { records: -1 } },
@@ -80,15 +68,6 @@ export async function readPartnerBacklog(
       { maxTimeMS: BACKLOG_TIMEOUT_MS },
     )
     .toArray();
-}
-
-const options = { limit: BACKLOG_COUNTED, maxTimeMS: BACKLOG_TIMEOUT_MS };
-
-/** Matches the partial indexes. */
-function indexed(state: (typeof backlogStates)[number]) {
-  return state === 'dead_lettered'
-    ? { ...live, state }
-    : { ...live, state, dueAt: { $exists: true } };
 }
 
 /**

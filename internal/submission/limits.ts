@@ -1,33 +1,20 @@
 /** Bounds of this room, with the reason for each size. */
 
-export interface GroupCommitLimits {
+export const groupCommitLimits = {
   /** One batch is committed while the next is sent. */
-  readonly maxInFlight: number;
-  readonly maxBatchDocuments: number;
-  /** Holds 60 of the largest bodies. */
-  readonly maxBatchBytes: number;
-  /** One second of work at 10,000 a second; beyond it the partner with most waiting gets a 500. */
-  readonly maxWaitingDocuments: number;
-  readonly maxWaitingBytes: number;
-  /** What has less time left waits for quicker inserts; at most a share of the time-out. */
-  readonly timeToSend: {
-    readonly leastMs: number;
-    readonly timesLastInsert: number;
-    readonly mostShare: number;
-  };
-  /** At this number nothing more is sent, so that all can be withdrawn before reconcile looks. */
-  readonly maxPendingWithdrawals: number;
-}
-
-export const groupCommitLimits: GroupCommitLimits = {
   maxInFlight: 2,
   maxBatchDocuments: 256,
+  /** Holds 60 of the largest bodies. */
   maxBatchBytes: 4 * 1024 * 1024,
+  /** One second of work at 10,000 a second; beyond it the partner with most waiting gets a 500. */
   maxWaitingDocuments: 10_000,
   maxWaitingBytes: 16 * 1024 * 1024,
+  /** What has less time left waits for quicker inserts; at most a share of the time-out. */
   timeToSend: { leastMs: 100, timesLastInsert: 1.2, mostShare: 0.75 },
+  /** At this number nothing more is sent, so that all can be withdrawn before reconcile looks. */
   maxPendingWithdrawals: 500,
 };
+export type GroupCommitLimits = typeof groupCommitLimits;
 
 export const KEPT_HEADER_CHARACTERS = 256;
 

@@ -1,7 +1,7 @@
 /** The record of one received request. */
 import type { Binary, Db } from 'mongodb';
 import type { Reason } from '../application/reasons.ts';
-import type { OpenState, State } from './states.ts';
+import { openStates, type OpenState, type State } from './states.ts';
 
 export const SUBMISSIONS = 'requests';
 
@@ -78,6 +78,13 @@ export type OpenRecord = SubmissionRecord & { readonly state: OpenState };
 
 /** Of a query that leaves tests out. */
 export const live = { test: { $ne: true } } as const;
+
+/** Matches a partial index as small as the backlog. */
+export const liveOpen = {
+  ...live,
+  state: { $in: [...openStates] },
+  dueAt: { $exists: true },
+};
 
 /** The last move says that the e-mail came back after the relay had taken it. */
 export function isBounced({

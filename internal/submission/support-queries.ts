@@ -7,8 +7,8 @@ import { bounded, pagesOf, tookTooLong } from '../platform/mongo-read.ts';
 import { idempotencyDigest } from './idempotency.ts';
 import { BODY_PAGE } from './limits.ts';
 import { rateLimitedCollection, type RateLimitedRecord } from './over-limit.ts';
-import { isOpen, openStates, type State } from './states.ts';
-import { live, submissionCollection, type SubmissionRecord } from './submission.ts';
+import { isOpen, type State } from './states.ts';
+import { live, liveOpen, submissionCollection, type SubmissionRecord } from './submission.ts';
 
 export interface Search {
   /** Normalised, like `ein`. */
@@ -81,9 +81,7 @@ export class SupportQueries {
   }
 
   async countOpen(partnerId: string, limit: number): Promise<number> {
-    const dueAt = { $exists: true };
-    const open = { ...live, state: { $in: [...openStates] }, dueAt, partnerId };
-    return this.#submissions.countDocuments(open, { limit, ...bounded });
+    return this.#submissions.countDocuments({ ...liveOpen, partnerId }, { limit, ...bounded });
   }
 
   async idsFrom(prefix: string, limit: number): Promise<string[]> {

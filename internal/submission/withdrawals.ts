@@ -169,23 +169,11 @@ export class Withdrawals {
         retention: { withdrawn: this.#retentionDays },
       },
     )!;
-    const updates = records.map(
-      ({ _id, receivedAt, remoteIp, bodyBytes, partnerId, test, traceparent }) => ({
-        q: { _id, ...filter },
-        u: {
-          ...update,
-          $setOnInsert: {
-            receivedAt,
-            remoteIp,
-            bodyBytes,
-            attempts: 0,
-            schema: RECORD_SCHEMA,
-            ...defined({ partnerId, test, traceparent }),
-          },
-        },
-        upsert,
-      }),
-    );
+    const updates = records.map(({ _id, tried: _tried, applied: _applied, ...received }) => ({
+      q: { _id, ...filter },
+      u: { ...update, $setOnInsert: { ...received, attempts: 0, schema: RECORD_SCHEMA } },
+      upsert,
+    }));
     return writeTogether(
       this.#collection,
       { updates },

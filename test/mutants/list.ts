@@ -147,7 +147,7 @@ export const mutants: readonly Mutant[] = [
   ]),
   ...promise('Workers resume after an outage of Redis', [
     ...file('internal/queue/hint-outbox.ts', beside, [
-      ['Promise.resolve(this.#otherwise(batch))', 'Promise.resolve()', 'an outage delays all work'],
+      ['await otherwise?.(batch).catch(() => {});', '', 'an outage delays all work'],
     ]),
     ...file('internal/processor/line.ts', beside, [
       [
