@@ -13,7 +13,7 @@ import { DAY_MS, later } from '../../internal/platform/clock.ts';
 import { openProcess, type ProcessTools } from '../../internal/platform/open-process.ts';
 import { redisWarnings } from '../../internal/platform/redis.ts';
 import type { AttemptTools } from '../../internal/processor/apply-verdict.ts';
-import { HoldFollower } from '../../internal/processor/follow-holds.ts';
+import { Holds } from '../../internal/processor/follow-holds.ts';
 import {
   EXPIRE_EVERY_MS,
   FINISH_WORK_MS,
@@ -109,7 +109,7 @@ function openWork(
   const accounts = new AccountStore({ db, clock });
   const outage = new OutageGate({ takesWrites: () => store.takesWrites(), log, metrics });
   closers.add('outage gate', () => outage.close());
-  const holds = new HoldFollower(new PartnerHolds({ db, clock }), metrics.partnersHeld);
+  const holds = new Holds(new PartnerHolds({ db, clock }), metrics.partnersHeld);
   const {
     LOGIN_URL: loginUrl,
     LINK_SECRET: linkSecret,

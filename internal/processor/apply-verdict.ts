@@ -31,7 +31,7 @@ export interface AttemptTools {
   readonly ledger: LedgerStore;
   readonly mailer: Pick<Mailer, 'handOver'>;
   readonly mailSettings: MailSettings;
-  readonly holds: Holds;
+  readonly holds: Pick<Holds, 'has'>;
   readonly host: string;
   readonly log: Logger;
   readonly outage: OutageGate;

@@ -1,18 +1,13 @@
 /** Follows which partners are on hold. */
 import type { PartnerHolds } from '../partner/flags.ts';
 
-export interface Holds {
-  has(partnerId: string | undefined): boolean;
-  partners(): readonly string[];
-}
-
-export class HoldFollower implements Holds {
-  readonly #holds: Pick<PartnerHolds, 'list'>;
+export class Holds {
+  readonly #flags: Pick<PartnerHolds, 'list'>;
   readonly #onHold: { set(value: number): void };
   #partners: ReadonlySet<string> = new Set();
 
-  constructor(holds: Pick<PartnerHolds, 'list'>, onHold: { set(value: number): void }) {
-    this.#holds = holds;
+  constructor(flags: Pick<PartnerHolds, 'list'>, onHold: { set(value: number): void }) {
+    this.#flags = flags;
     this.#onHold = onHold;
   }
 
@@ -26,7 +21,7 @@ export class HoldFollower implements Holds {
 
   /** Keeps the last known holds while they cannot be read. */
   async refresh(): Promise<void> {
-    const onHold = await this.#holds.list();
+    const onHold = await this.#flags.list();
     this.#partners = new Set(onHold.map(({ _id }) => _id));
     this.#onHold.set(onHold.length);
   }

@@ -43,17 +43,6 @@ export function inKeyOrder(batch: readonly Entry[]): readonly Entry[] {
   return batch.toSorted((one, other) => (digestOf(one) < digestOf(other) ? -1 : 1));
 }
 
-export function once<Arguments extends unknown[]>(
-  call: (...values: Arguments) => void,
-): (...values: Arguments) => void {
-  let called = false;
-  return (...values) => {
-    if (called) return;
-    called = true;
-    call(...values);
-  };
-}
-
 /** The listed errors occur before anything is sent. */
 export function wasSent(error: unknown): boolean {
   if (error instanceof MongoServerSelectionError) return false;

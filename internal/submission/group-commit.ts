@@ -10,7 +10,7 @@ import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
 import { writeTogether, isDuplicateKey, type WriteReply } from '../platform/mongo.ts';
 import type { Observes, Shows } from '../platform/metric-types.ts';
 import type { GroupCommitLimits } from './limits.ts';
-import { inKeyOrder, once, wasSent, type CommitResult, type Entry } from './commit-entry.ts';
+import { inKeyOrder, wasSent, type CommitResult, type Entry } from './commit-entry.ts';
 import { FairQueue } from './fair-queue.ts';
 import { adoptFirst } from './idempotency.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
@@ -76,7 +76,7 @@ export class GroupCommit {
         bytes,
         deadline: this.#deadline(),
         adopting: false,
-        settle: once(resolve),
+        settle: resolve,
       });
       while (waiting.length > maxWaitingDocuments) waiting.displace('entries')?.settle(NO_ROOM);
       while (waiting.bytes > maxWaitingBytes) waiting.displace('bytes')?.settle(NO_ROOM);

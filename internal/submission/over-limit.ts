@@ -31,9 +31,8 @@ export const rateLimitedCollection = (db: Db) => db.collection<RateLimitedRecord
 type RefusedStatus = 401 | 403;
 
 interface Counted {
-  readonly address: string;
-  readonly status: RefusedStatus | undefined;
-  readonly windowStart: Date;
+  /** What its record has from the beginning. */
+  readonly of: Pick<RateLimitedRecord, 'address' | 'status' | 'windowStart' | 'expiresAt'>;
   count: number;
   readonly requestIds: string[];
 }
@@ -72,15 +71,14 @@ export class OverLimitRecorder {
   }
 
   add(address: string, requestId: string, status?: RefusedStatus): void {
-    const { clock } = this.#tools;
+    const { clock, retentionDays } = this.#tools;
     const windowMs = status === undefined ? this.#tools.windowMs : REFUSED_WINDOW_MS;
     const windowStart = new Date(Math.floor(clock.now().getTime() / windowMs) * windowMs);
+    const expiresAt = later(windowStart, retentionDays * DAY_MS);
     const who = this.#isNamed(address, status, windowStart.getTime()) ? address : OTHERS;
     const id = `${who} ${status === undefined ? '' : `${status} `}${windowStart.toISOString()}`;
     const counted = this.#counted.get(id) ?? {
-      address: who,
-      status,
-      windowStart,
+      of: { address: who, ...defined({ status }), windowStart, expiresAt },
       count: 0,
       requestIds: [],
     };
@@ -111,17 +109,12 @@ export class OverLimitRecorder {
     const counted = this.#counted;
     this.#counted = new Map();
     await writeTogether(this.#collection, {
-      updates: [...counted].map(([_id, { address, status, windowStart, count, requestIds }]) => ({
+      updates: [...counted].map(([_id, { of, count, requestIds }]) => ({
         q: { _id },
         u: {
           $inc: { count },
           $push: { requestIds: { $each: requestIds, $slice: OVER_LIMIT_IDS } },
-          $setOnInsert: {
-            address,
-            ...defined({ status }),
-            windowStart,
-            expiresAt: later(windowStart, this.#tools.retentionDays * DAY_MS),
-          },
+          $setOnInsert: of,
         },
         upsert: true,
       })),

@@ -40,30 +40,26 @@ type Doubtful = Pick<
   applied: boolean;
 };
 
+interface WithdrawalTools {
+  readonly db: Db;
+  readonly retentionDays: number;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly metrics: WithdrawalMetrics;
+}
+
 export class Withdrawals {
+  readonly #tools: WithdrawalTools;
   readonly #collection: Collection<SubmissionRecord>;
-  readonly #retentionDays: number;
-  readonly #clock: Clock;
-  readonly #log: Logger;
-  readonly #metrics: WithdrawalMetrics;
   /** The least recently tried record comes first. */
   readonly #pending = new Map<string, Doubtful>();
   readonly #stop = new AbortController();
   #batch: number = WITHDRAWAL_BATCH.most;
   #working: Promise<void> | undefined;
 
-  constructor(options: {
-    readonly db: Db;
-    readonly retentionDays: number;
-    readonly clock: Clock;
-    readonly log: Logger;
-    readonly metrics: WithdrawalMetrics;
-  }) {
-    this.#collection = submissionCollection(options.db);
-    this.#retentionDays = options.retentionDays;
-    this.#clock = options.clock;
-    this.#log = options.log;
-    this.#metrics = options.metrics;
+  constructor(tools: WithdrawalTools) {
+    this.#tools = tools;
+    this.#collection = submissionCollection(tools.db);
   }
 
   get pending(): number {
@@ -81,7 +77,7 @@ export class Withdrawals {
       applied: false,
       ...defined({ partnerId, test, traceparent }),
     });
-    this.#metrics.withdrawalsPending.set(this.#pending.size);
+    this.#tools.metrics.withdrawalsPending.set(this.#pending.size);
     this.#working ??= this.#work();
   }
 
@@ -94,8 +90,8 @@ export class Withdrawals {
     if (this.#stop.signal.aborted) return;
     this.#stop.abort();
     for (const record of this.#pending.values()) {
-      this.#metrics.withdrawals.inc({ result: 'abandoned' });
-      this.#log.error(logFields(record), 'withdrawal abandoned');
+      this.#tools.metrics.withdrawals.inc({ result: 'abandoned' });
+      this.#tools.log.error(logFields(record), 'withdrawal abandoned');
     }
   }
 
@@ -109,11 +105,11 @@ export class Withdrawals {
         this.#batch = Math.min(WITHDRAWAL_BATCH.most, this.#batch + WITHDRAWAL_BATCH.least);
       } catch (error) {
         this.#batch = Math.max(WITHDRAWAL_BATCH.least, Math.ceil(this.#batch / 4));
-        this.#log.debug({ err: error }, 'withdrawal failed; trying again');
+        this.#tools.log.debug({ err: error }, 'withdrawal failed; trying again');
       }
       for (const record of batch) this.#moveToBack(record);
       failures = this.#pending.size < before ? 0 : failures + 1;
-      this.#metrics.withdrawalsPending.set(this.#pending.size);
+      this.#tools.metrics.withdrawalsPending.set(this.#pending.size);
       const [first] = this.#pending.values();
       if (failures > 0 && first?.tried !== false) {
         await pause(backoffMs(failures, WITHDRAWAL_RETRY), this.#stop.signal);
@@ -164,9 +160,9 @@ export class Withdrawals {
       'withdraw',
       {},
       {
-        now: this.#clock.now(),
+        now: this.#tools.clock.now(),
         reason: 'answered 500 while in doubt',
-        retention: { withdrawn: this.#retentionDays },
+        retention: { withdrawn: this.#tools.retentionDays },
       },
     )!;
     const updates = records.map(({ _id, tried: _tried, applied: _applied, ...received }) => ({
@@ -202,7 +198,7 @@ export class Withdrawals {
       if (record === undefined) continue;
       const result = state === 'withdrawn' ? 'withdrawn' : adopted ? 'adopted' : 'too_late';
       if (result === 'too_late') {
-        this.#log.error(
+        this.#tools.log.error(
           logFields(record),
           'answered 500, but the record was already being processed',
         );
@@ -213,7 +209,7 @@ export class Withdrawals {
 
   #settled(record: Doubtful, result: 'withdrawn' | 'adopted' | 'too_late'): void {
     this.#pending.delete(record._id);
-    this.#metrics.withdrawals.inc({ result });
+    this.#tools.metrics.withdrawals.inc({ result });
   }
 }
 

@@ -1,6 +1,6 @@
 /** A simulated processor of the parts of cmd/processor/wire.ts. */
 import type { AttemptTools } from '../../internal/processor/apply-verdict.ts';
-import { HoldFollower } from '../../internal/processor/follow-holds.ts';
+import { Holds } from '../../internal/processor/follow-holds.ts';
 import { FINISH_WORK_MS, RECONCILE_EVERY_MS } from '../../internal/processor/limits.ts';
 import { Line, worksOf } from '../../internal/processor/line.ts';
 import { OutageGate } from '../../internal/processor/outage.ts';
@@ -22,7 +22,7 @@ export function startProcessor(world: World, process: SimProcess): () => void {
   const connection = world.connect(process, 'processor');
   const { store, dueWork, accounts, ledger, clock, ping } = connection;
   // Read in each round, to skip days without work.
-  const holds = new HoldFollower(connection.holds, noMetric);
+  const holds = new Holds(connection.holds, noMetric);
   const mailer = world.relay.mailer();
   const outage = new OutageGate({ takesWrites: ping, log: silent, metrics: noMetrics });
   const tools: AttemptTools = {
