@@ -26,15 +26,12 @@ export class AccountCorrections {
 
   /**
    * Voids links sent to the old address, which may be another person's. The operator that has
-   * `claimed` the request may do it during an e-mail.
+   * `claimed` the request may do it during an e-mail. False if the account has changed, or another
+   * one has the address.
    */
-  async correctEmail(
-    account: Account,
-    email: string,
-    claimed = false,
-  ): Promise<'done' | 'changed' | 'taken'> {
+  async correctEmail(account: Account, email: string, claimed = false): Promise<boolean> {
     try {
-      const done = await this.#update(
+      return await this.#update(
         { ...asSeen(account), ...(claimed ? {} : asBegun(account)), ...LINK_NOT_USED },
         {
           $set: { email, emailNormalized: normalizeEmail(email) },
@@ -42,9 +39,8 @@ export class AccountCorrections {
           $unset: { notifiedAt: true, activation: true },
         },
       );
-      return done ? 'done' : 'changed';
     } catch (error) {
-      if (isDuplicateKey(error)) return 'taken';
+      if (isDuplicateKey(error)) return false;
       throw error;
     }
   }

@@ -130,7 +130,7 @@ async function correct(target: Correction, desk: Desk): Promise<number | Command
   if (seen === undefined || account === undefined) return 0;
   if (!takes && !(await isUnchanged(target, desk))) return 0;
   const corrects = left === 'everything';
-  if (corrects && (await desk.corrections.correctEmail(account, email, takes)) !== 'done') return 0;
+  if (corrects && !(await desk.corrections.correctEmail(account, email, takes))) return 0;
   await desk.moves.correctEmail(record._id, normalized);
   if (left === 'record' || (await mailAgain(seen, account, desk))) return 1;
   return new CommandError(

@@ -313,11 +313,11 @@ test('an operator with an outdated view of the account changes nothing', async (
   ]) {
     const { id } = await completed();
     const seen = await accountOf(id);
-    expect([true, 'done']).toContain(await first(seen));
+    expect(await first(seen)).toBe(true);
     const changed = await accountOf(id);
     expect(changed).not.toEqual(seen);
     expect(await corrections.mailAgain(seen)).toBe(false);
-    expect(await corrections.correctEmail(seen, 'late@example.com')).toBe('changed');
+    expect(await corrections.correctEmail(seen, 'late@example.com')).toBe(false);
     expect(await corrections.release(seen)).toBe(false);
     expect(await accountOf(id)).toEqual(changed);
   }
