@@ -52,22 +52,16 @@ export class AccountStore {
 
   async #createOrFind(account: Account): Promise<CreationFact> {
     for (let tries = 1; tries <= CREATE_TRIES; tries += 1) {
-      if (await this.#insert(account)) return { kind: 'created', accountId: account._id };
+      try {
+        await pastLockConflicts(() => this.#collection.insertOne(account));
+        return { kind: 'created', accountId: account._id };
+      } catch (error) {
+        if (!isDuplicateKey(error)) throw error;
+      }
       const fact = await this.#whoHolds(account);
       if (fact !== undefined) return fact;
     }
     throw new Error('a key of the account is taken, but nobody holds it');
-  }
-
-  /** False if one of its keys is taken. */
-  async #insert(account: Account): Promise<boolean> {
-    try {
-      await pastLockConflicts(() => this.#collection.insertOne(account));
-      return true;
-    } catch (error) {
-      if (isDuplicateKey(error)) return false;
-      throw error;
-    }
   }
 
   /** The error names only one index, so all three keys are looked up. */

@@ -4,7 +4,7 @@ import type { Account, Activation } from '../account/account.ts';
 import { defined } from '../platform/defined.ts';
 import { isGuessable } from '../platform/guessable-secret.ts';
 
-export interface ActivationLink extends Pick<Activation, 'tokenHash' | 'keyId'> {
+interface ActivationLink extends Pick<Activation, 'tokenHash' | 'keyId'> {
   readonly url: string;
 }
 

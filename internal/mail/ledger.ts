@@ -4,7 +4,7 @@ import { defined } from '../platform/defined.ts';
 import { CODES, type HandOver } from './relay-answers.ts';
 
 /** The earlier mail was cut off, has no result, or was accepted. */
-export type SecondMailCause = 'ambiguous_data' | 'crash' | 'resent';
+type SecondMailCause = 'ambiguous_data' | 'crash' | 'resent';
 
 export interface SecondMail {
   readonly handOver: MailHandOver;

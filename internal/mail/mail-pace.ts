@@ -25,36 +25,35 @@ type ReservingRedis = RedisClient & {
   partnerIngestReserveMail(key: string, everyUs: number, longestUs: number): Promise<number>;
 };
 
+interface PaceOptions {
+  readonly perSecond: number;
+  /** Those that share the pace. */
+  readonly processes: number;
+  readonly redis: RedisClient;
+  readonly clock: Pick<Clock, 'monotonicMs'>;
+}
+
 export class MailPace {
+  readonly #options: PaceOptions;
   readonly #everyMs: number;
-  readonly #processes: number;
-  readonly #redis: ReservingRedis;
-  readonly #clock: Pick<Clock, 'monotonicMs'>;
   #nextAtMs = 0;
   #aloneUntilMs = -Infinity;
   /** E-mails that wait for their moment in one process: enough to miss none. */
   readonly waitingAtMost: number;
 
-  constructor(options: {
-    readonly perSecond: number;
-    /** Those that share the pace. */
-    readonly processes: number;
-    readonly redis: RedisClient;
-    readonly clock: Pick<Clock, 'monotonicMs'>;
-  }) {
-    const { perSecond, processes, redis, clock } = options;
-    this.#everyMs = SECOND_MS / perSecond;
-    this.#processes = processes;
-    redis.defineCommand('partnerIngestReserveMail', { lua: RESERVE, numberOfKeys: 1 });
-    this.#redis = redis as ReservingRedis;
-    this.#clock = clock;
-    this.waitingAtMost = Math.ceil(perSecond / 10);
+  constructor(options: PaceOptions) {
+    this.#options = options;
+    this.#everyMs = SECOND_MS / options.perSecond;
+    this.waitingAtMost = Math.ceil(options.perSecond / 10);
+    const command = { lua: RESERVE, numberOfKeys: 1 };
+    options.redis.defineCommand('partnerIngestReserveMail', command);
   }
 
   /** Reserves a moment; returns the milliseconds until then. Never rejects. */
   async reserve(): Promise<number> {
-    if (this.#clock.monotonicMs() >= this.#aloneUntilMs) {
-      const asked = this.#redis.partnerIngestReserveMail(
+    const { redis, clock } = this.#options;
+    if (clock.monotonicMs() >= this.#aloneUntilMs) {
+      const asked = (redis as ReservingRedis).partnerIngestReserveMail(
         KEY,
         Math.ceil(this.#everyMs * 1_000),
         PACE_LONGEST_WAIT_MS * 1_000,
@@ -66,10 +65,11 @@ export class MailPace {
   }
 
   #reserveAlone(): number {
-    const nowMs = this.#clock.monotonicMs();
+    const { clock, processes } = this.#options;
+    const nowMs = clock.monotonicMs();
     if (nowMs >= this.#aloneUntilMs) this.#aloneUntilMs = nowMs + PACE_ALONE_MS;
     const atMs = Math.max(nowMs, this.#nextAtMs);
-    this.#nextAtMs = atMs + this.#everyMs * this.#processes;
+    this.#nextAtMs = atMs + this.#everyMs * processes;
     return atMs - nowMs;
   }
 }

@@ -19,22 +19,16 @@ import {
 } from './relay-answers.ts';
 import type { Relay } from './relay.ts';
 
-export interface MailerLimits {
-  readonly connectMs: number;
-  /** Covers greeting, AUTH, MAIL and RCPT, and a probe. */
-  readonly beforeContentMs: number;
-  /** RFC 5321 §4.5.3.2.6: the answer to the final dot may take ten minutes. */
-  readonly afterContentMs: number;
-  /** Relays close idle connections later, possibly during a hand-over. */
-  readonly idleMs: number;
-}
-
-export const mailerLimits: MailerLimits = {
+export const mailerLimits = {
   connectMs: 10_000,
+  /** Covers greeting, AUTH, MAIL and RCPT, and a probe. */
   beforeContentMs: 60_000,
+  /** RFC 5321 §4.5.3.2.6: the answer to the final dot may take ten minutes. */
   afterContentMs: 600_000,
+  /** Relays close idle connections later, possibly during a hand-over. */
   idleMs: 60_000,
 };
+export type MailerLimits = typeof mailerLimits;
 
 export interface Mailer {
   /**

@@ -20,7 +20,7 @@ export interface Work extends Hint {
 
 /** What waits together. */
 export type Lane = Step | 'test';
-export const laneOf = ({ test, step }: Pick<Work, 'test' | 'step'>): Lane => (test ? 'test' : step);
+const laneOf = ({ test, step }: Pick<Work, 'test' | 'step'>): Lane => (test ? 'test' : step);
 
 export function worksOf(records: readonly Hint[], step: Step, dueAt: Date): Work[] {
   return records.map((record) => ({ ...record, partnerId: record.partnerId ?? '', step, dueAt }));

@@ -4,12 +4,12 @@ import type { Logger } from '../platform/log.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import { PROBE_BACKOFF, PROBE_DEADLINE_MS } from './limits.ts';
 
-export interface Pausable {
+interface Pausable {
   pause(): void;
   resume(): void;
 }
 
-export interface OutageTools {
+interface OutageTools {
   /** A set without a majority still answers reads. */
   readonly takesWrites: () => Promise<boolean>;
   readonly log: Logger;

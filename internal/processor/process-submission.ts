@@ -14,7 +14,7 @@ import { CRASHES_ALONE, CRASH_APART_MS, MAX_CRASHES } from './limits.ts';
 import type { Work } from './line.ts';
 import { giveUpFirstMail, mailApplicant } from './mail-applicant.ts';
 
-export interface BothTools {
+interface BothTools {
   readonly live: AttemptTools;
   readonly test: AttemptTools;
 }

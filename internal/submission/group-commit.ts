@@ -16,7 +16,7 @@ import { adoptFirst } from './idempotency.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
 import { traceInsert } from './trace-insert.ts';
 
-export interface GroupCommitMetrics {
+interface GroupCommitMetrics {
   readonly batchDocuments: Observes;
   readonly commitSeconds: Observes;
   readonly waitingDocuments: Shows;
@@ -34,7 +34,7 @@ const NO_ROOM: CommitResult = { kind: 'not_stored', reason: 'no_room' };
 const ID_TAKEN: CommitResult = { kind: 'in_doubt', reason: 'id_taken' };
 const TIMED_OUT_WAITING: CommitResult = { kind: 'not_stored', reason: 'timed_out_waiting' };
 
-export interface CommitTools {
+interface CommitTools {
   readonly db: Db;
   readonly limits: GroupCommitLimits;
   readonly timeoutMs: number;

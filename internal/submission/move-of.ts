@@ -83,7 +83,7 @@ export interface Step {
   readonly update: RecordUpdate;
 }
 
-export interface MoveOptions {
+interface MoveOptions {
   readonly now: Date;
   /** The account that this request made, for the moves that ask for it. */
   readonly accountId?: string | undefined;

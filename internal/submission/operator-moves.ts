@@ -17,7 +17,7 @@ interface Moved {
   readonly accountId?: string | undefined;
 }
 
-export interface PlannedMove extends Moved {
+interface PlannedMove extends Moved {
   readonly to: State;
 }
 

@@ -44,7 +44,7 @@ interface Window {
   readonly addresses: Set<string>;
 }
 
-export interface OverLimitTools {
+interface OverLimitTools {
   readonly db: Db;
   readonly windowMs: number;
   readonly retentionDays: number;

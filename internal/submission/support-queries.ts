@@ -56,7 +56,7 @@ const personalFields = {
 export type PersonalRecord = Pick<SubmissionRecord, '_id' | keyof typeof personalFields>;
 
 /** A request with several reasons is in several groups. */
-export interface TallyGroup {
+interface TallyGroup {
   readonly state: State;
   readonly partnerId?: string;
   readonly test?: true;

@@ -26,7 +26,7 @@ import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './su
 
 export const withdrawalResults = ['withdrawn', 'adopted', 'too_late', 'abandoned'] as const;
 
-export interface WithdrawalMetrics {
+interface WithdrawalMetrics {
   readonly withdrawals: Counts<{ readonly result: (typeof withdrawalResults)[number] }>;
   readonly withdrawalsPending: Shows;
 }
