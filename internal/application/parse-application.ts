@@ -1,5 +1,6 @@
 /** Parses a request's body into an application, or into every reason for its rejection. */
 import { z } from 'zod';
+import { defined } from '../platform/defined.ts';
 import { EMAIL_MAX, isEmailAddress, trimAddress } from './email-address.ts';
 import type { Field, Reason, ReasonCode } from './reasons.ts';
 
@@ -30,6 +31,12 @@ const visibleCharacter = /(?!\p{Default_Ignorable_Code_Point})[\p{L}\p{N}]/u;
 /** zod has no field for a code. */
 const because = (code: ReasonCode, message: string): string => `${code}|${message}`;
 
+/** The field's first fault is its only one. */
+const only = (code: ReasonCode, message: string) => ({
+  error: because(code, message),
+  abort: true,
+});
+
 const text = (name: string) =>
   z.string({
     error: (issue) =>
@@ -47,27 +54,27 @@ export const applicationSchema = z.object({
       examples: ['ada@example.com'],
     })
     .transform(trimAddress)
-    .superRefine((value, context) => {
-      if (value.length > EMAIL_MAX) {
-        context.addIssue(because('too_long', `email must have at most ${EMAIL_MAX} characters.`));
-      } else if (/[^\p{ASCII}]/u.test(value)) {
-        const message =
-          'email must be written in ASCII; an internationalised domain goes in its xn-- form.';
-        context.addIssue(because('invalid_format', message));
-      } else if (!isEmailAddress(value)) {
-        context.addIssue(because('invalid_format', 'email must be a valid e-mail address.'));
-      }
-    }),
+    .refine(
+      (value) => value.length <= EMAIL_MAX,
+      only('too_long', `email must have at most ${EMAIL_MAX} characters.`),
+    )
+    .refine(
+      (value) => /^\p{ASCII}*$/u.test(value),
+      only(
+        'invalid_format',
+        'email must be written in ASCII; an internationalised domain goes in its xn-- form.',
+      ),
+    )
+    .refine(isEmailAddress, only('invalid_format', 'email must be a valid e-mail address.')),
   business_name: text('business_name')
-    .superRefine((value, context) => {
-      if (value.length > BUSINESS_NAME_MAX) {
-        context.addIssue(
-          because('too_long', `business_name must have at most ${BUSINESS_NAME_MAX} characters.`),
-        );
-      } else if (!visibleCharacter.test(value)) {
-        context.addIssue(because('blank', 'business_name must have a letter or a digit.'));
-      }
-    })
+    .refine(
+      (value) => value.length <= BUSINESS_NAME_MAX,
+      only('too_long', `business_name must have at most ${BUSINESS_NAME_MAX} characters.`),
+    )
+    .refine(
+      (value) => visibleCharacter.test(value),
+      only('blank', 'business_name must have a letter or a digit.'),
+    )
     .meta({
       minLength: 1,
       maxLength: BUSINESS_NAME_MAX,
@@ -75,9 +82,7 @@ export const applicationSchema = z.object({
       examples: ['Ada Ltd'],
     }),
   ein: text('ein')
-    .regex(/^[0-9]{9}$/, {
-      error: because('invalid_format', 'ein must be exactly nine digits (0-9).'),
-    })
+    .regex(/^[0-9]{9}$/, only('invalid_format', 'ein must be exactly nine digits (0-9).'))
     .meta({
       description: 'Employer Identification Number: exactly nine digits; unique.',
       examples: ['123456789'],
@@ -107,11 +112,12 @@ export function claimedIn(body: Uint8Array): Partial<Application> {
 function claimsOf(object: object): Partial<Application> {
   const { email, business_name: businessName, ein: given } = object as Record<string, unknown>;
   const ein = typeof given === 'number' ? einOfNumber(given) : given;
-  return {
-    ...(isShort(email, EMAIL_MAX) ? { email: trimAddress(email) } : {}),
-    ...(isShort(businessName, BUSINESS_NAME_MAX) ? { businessName } : {}),
-    ...(isShort(ein, EIN_CLAIM_MAX) ? { ein } : {}),
-  };
+  const address = shortText(email, EMAIL_MAX);
+  return defined({
+    email: address && trimAddress(address),
+    businessName: shortText(businessName, BUSINESS_NAME_MAX),
+    ein: shortText(ein, EIN_CLAIM_MAX),
+  });
 }
 
 /** A number has lost its leading zero; no EIN has two. */
@@ -121,8 +127,8 @@ function einOfNumber(number: number): string | undefined {
     : undefined;
 }
 
-function isShort(value: unknown, max: number): value is string {
-  return typeof value === 'string' && value.length <= max;
+function shortText(value: unknown, max: number): string | undefined {
+  return typeof value === 'string' && value.length <= max ? value : undefined;
 }
 
 const utf8 = new TextDecoder('utf-8', { fatal: true });
