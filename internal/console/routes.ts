@@ -34,7 +34,7 @@ export interface Desk {
   readonly activity: Activity;
 }
 
-type Form = Readonly<Record<string, string | undefined>>;
+type Form = Readonly<Record<string, string>>;
 
 export function addRoutes(app: FastifyInstance, desk: Desk, clock: Clock): void {
   addNow(app, desk);
@@ -99,7 +99,8 @@ function addFind(app: FastifyInstance, desk: Desk, clock: Clock): void {
 
 /** Without blanks around; a field that was left empty counts as absent. */
 function filledIn(form: Form): Form {
-  const all = Object.entries(form).map(([name, value = '']) => [name, value.trim()] as const);
+  // A field that was sent twice is a list.
+  const all = Object.entries(form).map(([name, value]) => [name, String(value).trim()] as const);
   return Object.fromEntries(all.filter(([, value]) => value !== ''));
 }
 
