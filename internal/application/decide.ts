@@ -16,7 +16,7 @@ export type CreationFact =
       readonly elsewhere?: readonly ('email' | 'ein')[];
     };
 
-export type Decision =
+type Decision =
   | { readonly verdict: 'reject'; readonly reasons: readonly Reason[] }
   | { readonly verdict: 'go_on'; readonly accountId: string };
 

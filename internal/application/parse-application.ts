@@ -11,7 +11,7 @@ export interface Application {
   readonly ein: string;
 }
 
-export type ParsedApplication =
+type ParsedApplication =
   | { readonly valid: true; readonly application: Application }
   | {
       readonly valid: false;

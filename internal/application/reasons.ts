@@ -46,7 +46,7 @@ export const discardedReason: Reason = {
 
 export const partnerReasonCodes = [...reasonCodes, 'duplicate'] as const;
 
-export interface PartnerReason {
+interface PartnerReason {
   readonly field?: Field;
   readonly code: (typeof partnerReasonCodes)[number];
   readonly message: string;

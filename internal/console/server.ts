@@ -20,7 +20,7 @@ const FORM_BYTES = 131_072;
 /** Searches and reveals of one person: more are no work of support. */
 const SEARCHES_A_MINUTE = 60;
 
-export interface ConsoleOptions {
+interface ConsoleOptions {
   readonly host: string;
   readonly port: number;
   /** Signs cookies. */

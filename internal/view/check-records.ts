@@ -11,7 +11,7 @@ const OVERDUE_MS = 300_000;
 const OPEN_TOO_LONG_MS = 4 * DAY_MS;
 
 /** `problem`: a promise is or will be broken. `notice`: correct, but somebody should know. */
-export type Weight = 'problem' | 'notice';
+type Weight = 'problem' | 'notice';
 
 export const kinds = {
   unknown_state: ['problem', 'is in a state this version does not know, so nobody works on it'],

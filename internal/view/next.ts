@@ -5,7 +5,7 @@ import type { FoundSubmission } from './look-up.ts';
 import { claimEnd, planOf, type Order } from './plans.ts';
 import { fromNow, utc } from './times.ts';
 
-export interface Circumstances {
+interface Circumstances {
   readonly now: Date;
   readonly onHold: boolean;
 }

@@ -76,7 +76,7 @@ export function reactivation(secret: string): string {
   return `Secret ${secret} makes keys inactive; to undo that: kubectl -n ${namespace} annotate secret ${name} ${STATUS_ANNOTATION}=active --overwrite`;
 }
 
-export type KeyView = Awaited<ReturnType<typeof keysView>>[number];
+type KeyView = Awaited<ReturnType<typeof keysView>>[number];
 
 export async function keysView({ keys }: Pick<Reads, 'keys'>, partner: string | undefined) {
   const [all, flagged] = await Promise.all([keys.list(partner), keys.disabled.list()]);
