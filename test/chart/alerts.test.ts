@@ -5,17 +5,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { stringify } from 'yaml';
+import { parse, stringify } from 'yaml';
 import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
-import {
-  cases,
-  healthy,
-  healthyForAWeek,
-  longCases,
-  type Firing,
-  type SeriesValues,
-} from './alert-cases.ts';
-import { alertSections } from '../support/pages.ts';
+import { kinds } from '../../internal/view/check-records.ts';
+import { alertSections, read } from '../support/pages.ts';
 import { selectorsIn } from '../support/promql.ts';
 import { alertsOf, NAMESPACE, renderRules, ruleFile, type AlertRule, type Rules } from './rules.ts';
 
@@ -24,30 +17,54 @@ const THRIFTY = { ...process.env, GOGC: '400', GOMAXPROCS: '1' };
 const TOOL_TIMEOUT_MS = 600_000;
 
 const [{ promtool }, rules] = await Promise.all([prometheusPrograms(console.log), renderRules()]);
-interface Scale {
+
+/** Values of series from step to step, in promtool's notation. */
+type SeriesValues = Readonly<Record<string, string>>;
+interface Firing {
+  readonly series: SeriesValues;
+  readonly says: string;
+  /** Labels besides name, severity and namespace. */
+  readonly labels?: Readonly<Record<string, string>>;
+  /** The severity, for a rule with two of them. */
+  readonly severity?: 'critical' | 'warning';
+}
+interface Cases {
+  readonly healthy: SeriesValues;
+  readonly cases: Readonly<
+    Record<
+      string,
+      {
+        readonly fires: Readonly<Record<string, Firing>>;
+        readonly quiet: Readonly<Record<string, SeriesValues>>;
+      }
+    >
+  >;
+}
+const { minutes, days } = parse(read('test/chart/alert-cases.yaml')) as Record<string, Cases>;
+
+interface Scale extends Cases {
   readonly name: string;
   readonly at: string;
   readonly interval: string;
   readonly evaluatedEach: string;
   readonly groups: Rules['groups'];
-  readonly healthy: SeriesValues;
 }
 const SHORT: Scale = {
+  ...minutes!,
   name: 'short',
   at: '90m',
   interval: '1m',
   evaluatedEach: '1m',
   groups: rules.groups,
-  healthy,
 };
 /** Cases that look a week back have larger steps, and only the rules of the promise. */
 const LONG: Scale = {
+  ...days!,
   name: 'long',
   at: '11640m',
   interval: '15m',
   evaluatedEach: '30m',
   groups: rules.groups.filter(({ name }) => name === 'partner-ingest.promise'),
-  healthy: healthyForAWeek,
 };
 let folder: string;
 
@@ -82,7 +99,7 @@ interface Named {
   readonly name: string;
   readonly alert: string;
   readonly series: SeriesValues;
-  readonly fires?: Omit<Firing, 'fires'>;
+  readonly fires?: Firing;
 }
 
 type Rule = Rules['groups'][number]['rules'][number];
@@ -163,26 +180,21 @@ async function writeTest(scale: Scale, { name, alert, series, fires }: Named): P
 let written = 0;
 
 const HEALTHY = 'a healthy system';
-const named: readonly Named[] = cases.flatMap(({ alert, quiet, alsoQuiet = {}, ...one }) => [
-  ...Object.entries({ 'at its simplest': one, ...one.alsoFires }).map(
-    ([when, { fires: series, ...fires }]) => ({
+const namedOf = ({ cases }: Cases): Named[] =>
+  Object.entries(cases).flatMap(([alert, { fires, quiet }]) => [
+    ...Object.entries(fires).map(([when, one]) => ({
       name: `${alert} fires, and no other does: ${when}`,
       alert,
+      series: one.series,
+      fires: one,
+    })),
+    ...Object.entries(quiet).map(([when, series]) => ({
+      name: `${alert} is near, and none fires: ${when}`,
+      alert,
       series,
-      fires,
-    }),
-  ),
-  ...Object.entries({ 'at its simplest': quiet, ...alsoQuiet }).map(([when, series]) => ({
-    name: `${alert} is near, and none fires: ${when}`,
-    alert,
-    series,
-  })),
-]);
-const long: readonly Named[] = longCases.map(({ says, ...one }) => ({
-  ...one,
-  name: `${one.alert}: ${one.name}`,
-  ...(says === undefined ? {} : { fires: { says } }),
-}));
+    })),
+  ]);
+const [short, long] = [namedOf(SHORT), namedOf(LONG)];
 
 /** Runs all tests in one promtool; returns the failures by name. */
 async function runAll(scale: Scale, tests: readonly Named[]): Promise<[string, string][]> {
@@ -200,7 +212,7 @@ describe('the alert rules', () => {
   let faults: ReadonlyMap<string, string>;
   beforeAll(async () => {
     const healthySystem = { name: HEALTHY, alert: '', series: {} };
-    const runs = [runAll(SHORT, [healthySystem, ...named]), runAll(LONG, long)];
+    const runs = [runAll(SHORT, [healthySystem, ...short]), runAll(LONG, long)];
     faults = new Map((await Promise.all(runs)).flat());
   });
 
@@ -209,14 +221,16 @@ describe('the alert rules', () => {
   });
 
   test('every alert has a case, and every case has an alert', () => {
-    expect([...new Set([...named, ...long].map(({ alert }) => alert))].toSorted()).toEqual(
-      alertsOf(rules)
-        .map(({ alert }) => alert)
-        .toSorted(),
+    expect(new Set(Object.keys(SHORT.cases))).toEqual(
+      new Set(alertsOf(rules).map(({ alert }) => alert)),
+    );
+    const notices = Object.entries(kinds).filter(([, [weight]]) => weight === 'notice');
+    expect(Object.keys(SHORT.cases['PartnerIngestAuditFindings']!.quiet['notices']!)).toEqual(
+      notices.map(([kind]) => `partner_ingest_audit_findings{kind="${kind}",pod="controller-1"}`),
     );
   });
 
-  test.each([HEALTHY, ...[...named, ...long].map(({ name }) => name)])('%s', (name) => {
+  test.each([HEALTHY, ...[...short, ...long].map(({ name }) => name)])('%s', (name) => {
     expect(faults.get(name)).toBeUndefined();
   });
 

@@ -19,9 +19,8 @@ import { Planner } from '../faults/planner.ts';
 import { CHAOS_FOLDER, settle } from '../faults/play.ts';
 import { openChaosWorld, type ChaosWorld } from '../faults/world.ts';
 import { newRandom } from '../support/random.ts';
-import { breaks, type BreakName } from './breaks.ts';
 import { Desk, isMade, MAKER_AGENT, type Version } from './makers.ts';
-import { baseVersion, todaysVersion } from './versions.ts';
+import { baseVersion, breaks, todaysVersion, type Break } from './versions.ts';
 
 const SEED = 51;
 const PER_SECOND = 20;
@@ -154,7 +153,7 @@ async function throwIfTrailLacks({ db }: ChaosWorld, changes: number): Promise<v
     throw new Error(`of ${changes} changes the trail has ${begun}, and the end of ${ended}`);
 }
 
-async function run(broken: BreakName | undefined): Promise<number> {
+async function run(broken: Break | undefined): Promise<number> {
   const parent = await mkdtemp(join(tmpdir(), 'upgrade-'));
   const folder = join(CHAOS_FOLDER, `upgrade-${process.pid}`);
   try {
@@ -181,9 +180,9 @@ async function run(broken: BreakName | undefined): Promise<number> {
 
 /** Resolves to true if nothing is lost, or if a deliberate break was found. */
 async function main(): Promise<boolean> {
-  if (flags.break !== '' && !(flags.break in breaks))
+  const broken = breaks[flags.break];
+  if (flags.break !== '' && broken === undefined)
     throw new Error(`BREAK must be ${Object.keys(breaks).join(', ')}`);
-  const broken = flags.break === '' ? undefined : (flags.break as BreakName);
   try {
     const requests = await run(broken);
     const words = `forward, back and forward again: ${requests} requests, every promise kept`;
@@ -192,7 +191,7 @@ async function main(): Promise<boolean> {
   } catch (error) {
     const causes = error instanceof Error ? [error.message, error.cause ?? ''] : [error];
     const words = causes.map(String).join('\n').trim();
-    const isFound = broken !== undefined && breaks[broken].found.test(words);
+    const isFound = broken !== undefined && new RegExp(broken.found).test(words);
     console.log(styleText(isFound ? 'green' : 'red', `${isFound ? 'found: ' : ''}${words}`));
     return isFound;
   }

@@ -1,15 +1,24 @@
 /** The two versions: the commit in `base`, and the working tree. */
 import { cp, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { parse } from 'yaml';
 import { run } from '../../tools/program.ts';
 import { ROOT } from '../../tools/root.ts';
-import { mutated } from '../mutants/list.ts';
+import { mutated, type Change } from '../mutants/list.ts';
+import { read } from '../support/pages.ts';
 import { baseCommit, sourceOf } from '../support/source-of.ts';
-import { breaks, type BreakName } from './breaks.ts';
 import type { Version } from './makers.ts';
 
 const LOCK = 'package-lock.json';
 const SHARED = ['cmd', 'internal', 'package.json', LOCK];
+
+export interface Break {
+  readonly edits: readonly Change[];
+  /** A pattern of what the run must report. */
+  readonly found: string;
+}
+
+export const breaks = parse(read('test/upgrade/breaks.yaml')) as Readonly<Record<string, Break>>;
 
 /** The version of the commit in `base`; it shares our packages if its lock file is the same. */
 export async function baseVersion(parent: string): Promise<Version> {
@@ -22,14 +31,11 @@ export async function baseVersion(parent: string): Promise<Version> {
 }
 
 /** Copies the working tree, with a deliberate break if one is asked for. */
-export async function todaysVersion(
-  parent: string,
-  broken: BreakName | undefined,
-): Promise<Version> {
+export async function todaysVersion(parent: string, broken: Break | undefined): Promise<Version> {
   const folder = join(parent, 'today');
   for (const name of SHARED) await cp(join(ROOT, name), join(folder, name), { recursive: true });
   await sharePackages(folder);
-  for (const change of broken === undefined ? [] : breaks[broken].edits) {
+  for (const change of broken?.edits ?? []) {
     const file = join(folder, change.file);
     const text = mutated(await readFile(file, 'utf8'), change);
     if (text === undefined) throw new Error(`${change.file} has not exactly one: ${change.find}`);
