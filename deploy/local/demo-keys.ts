@@ -10,24 +10,23 @@ import { defined } from '../../internal/platform/defined.ts';
 
 export interface DemoPartner {
   readonly partner: string;
+  /** The name of the Secret and of its file, for one more of the same partner. */
+  readonly name?: string;
   readonly keys: readonly string[];
   readonly status?: string;
   readonly annotations?: Readonly<Record<string, string>>;
 }
 
-/**
- * One Secret for the partner in `<partner>.yaml`, replaced in one step so that no reader sees half
- * of it.
- */
+/** Writes the Secret into `<name or partner>.yaml`, in one step so that no reader sees half of it. */
 export async function writePartnerSecret(folder: string, wanted: DemoPartner): Promise<string> {
-  const { partner, keys, status } = wanted;
+  const { partner, keys, status, name = `partner-${partner}` } = wanted;
   await mkdir(folder, { recursive: true });
-  const file = join(folder, `${partner}.yaml`);
+  const file = join(folder, `${wanted.name ?? partner}.yaml`);
   const { yaml } = partnerSecretManifest({
     partner,
     keys,
     annotations: { ...wanted.annotations, ...defined({ [STATUS_ANNOTATION]: status }) },
-    name: `partner-${partner}`,
+    name,
     namespace: 'partner-keys',
   });
   await writeFile(`${file}.new`, yaml);

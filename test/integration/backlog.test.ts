@@ -1,26 +1,20 @@
 /** The backlog that the leader counts and shows, on the real stores. */
-import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
-import type { Collection } from 'mongodb';
+import { beforeEach, expect, test } from '@jest/globals';
 import { watchBacklog } from '../../internal/controller/watch-backlog.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { readBacklog } from '../../internal/submission/backlog.ts';
 import { BACKLOG_LOOKED_AT } from '../../internal/submission/limits.ts';
-import type { SubmissionRecord } from '../../internal/submission/submission.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { createRegistry } from '../../internal/platform/registry.ts';
-import { makeIndexes, newTestClock, recordOf } from '../support/processor-records.ts';
-import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { newTestClock, recordOf } from '../support/records.ts';
+import { storesOfFile } from '../support/test-stores.ts';
 
 const HOUR_MS = 3_600_000;
 const clock = newTestClock();
-let stores: TestStores;
-let collection: Collection<SubmissionRecord>;
+const stores = await storesOfFile({ indexes: true });
+const collection = stores.db.collection<SubmissionRecord>(SUBMISSIONS);
 
-beforeAll(async () => {
-  stores = await openTestStores();
-  collection = await makeIndexes(stores);
-});
-afterAll(() => stores.close());
 beforeEach(async () => void (await collection.deleteMany({})));
 
 const ago = (ms: number): Date => new Date(clock.now().getTime() - ms);

@@ -1,21 +1,14 @@
 /** Reports a later bounce by the real command. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import { readBacklog } from '../../internal/submission/backlog.ts';
-import { openOperatorWorld, type Ran } from '../support/cli.ts';
+import { operatorWorld } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, type InProcess, type World } from '../support/world.ts';
+import { newApplication } from '../support/world.ts';
 
-let world: World;
-let ingest: InProcess;
-let cli: (...words: string[]) => Promise<Ran>;
-
-beforeAll(async () => {
-  ({ world, ingest, cli } = await openOperatorWorld());
-});
-afterAll(() => world.close());
+const { world, ingest, cli } = await operatorWorld();
 
 async function completed() {
   const application = newApplication();

@@ -2,7 +2,7 @@
  * Changes by operators: retry, resend, correct-email, release and close, with the real command and
  * processor.
  */
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { afterEach, expect, test } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
@@ -15,26 +15,20 @@ import { OPERATOR_AUDIT, Trail } from '../../internal/audit/trail.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
 import { BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from '../../internal/processor/limits.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
-import { openOperatorWorld, spawnCli, type Ran } from '../support/cli.ts';
+import { operatorWorld, spawnCli, type Ran } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import { leapingClock } from '../support/leaping-clock.ts';
-import { newApplication, type InProcess, type World } from '../support/world.ts';
+import { newApplication } from '../support/world.ts';
 
-let world: World;
-let ingest: InProcess;
-let cli: (...words: string[]) => Promise<Ran>;
+const { world, ingest, cli } = await operatorWorld();
 
-beforeAll(async () => {
-  ({ world, ingest, cli } = await openOperatorWorld());
-});
 // Deletes all records, so that a query of one test finds nothing of another.
 afterEach(async () => {
   world.mail.setFault(undefined);
   for (const name of [SUBMISSIONS, ACCOUNTS])
     await pastLockConflicts(() => world.stores.db.collection(name).deleteMany({}));
 });
-afterAll(() => world.close());
 
 const requests = () => world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
 const accounts = () => world.stores.db.collection<Account>(ACCOUNTS);

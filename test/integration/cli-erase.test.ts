@@ -2,28 +2,22 @@
  * Erasure of one applicant: nothing of theirs is left in the database, nobody else's is touched,
  * and audit agrees.
  */
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { afterEach, expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
-import { openOperatorWorld, type Ran } from '../support/cli.ts';
+import { operatorWorld } from '../support/cli.ts';
 import { send } from '../support/http.ts';
 import { bodies, expectAnswer } from '../support/ingest.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, requestIdOf, type InProcess, type World } from '../support/world.ts';
+import { newApplication, requestIdOf } from '../support/world.ts';
 
-let world: World;
-let ingest: InProcess;
-let cli: (...words: string[]) => Promise<Ran>;
+const { world, ingest, cli } = await operatorWorld();
 
-beforeAll(async () => {
-  ({ world, ingest, cli } = await openOperatorWorld());
-});
 afterEach(() => world.mail.setFault(undefined));
-afterAll(() => world.close());
 
 const accounts = () => world.stores.db.collection<Account>(ACCOUNTS);
 

@@ -7,19 +7,16 @@ import { pastLockConflicts } from '../../internal/platform/mongo.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
 import { RATE_LIMITED } from '../../internal/submission/over-limit.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
-import { openOperatorWorld, runCli, type Ran } from '../support/cli.ts';
+import { operatorWorld, runCli, type Ran } from '../support/cli.ts';
 import { startMongoWire, type MongoWire } from '../support/mongo-wire.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, type InProcess, type World } from '../support/world.ts';
+import { newApplication } from '../support/world.ts';
 
-let world: World;
-let ingest: InProcess;
+const { world, ingest, cli } = await operatorWorld();
 let wire: MongoWire;
-let cli: (...words: string[]) => Promise<Ran>;
 
 beforeAll(async () => {
-  ({ world, ingest, cli } = await openOperatorWorld());
   wire = await startMongoWire(world.stores.mongodbUri);
 });
 afterEach(async () => {
@@ -30,7 +27,6 @@ afterEach(async () => {
 });
 afterAll(async () => {
   await wire.close();
-  await world.close();
 });
 
 const requests = () => world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);

@@ -1,26 +1,19 @@
 /** `show` and `find` on the records of a real run. */
 import { userInfo } from 'node:os';
 import { PassThrough } from 'node:stream';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import type { TrailEntry } from '../../internal/audit/entry.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { runCli as runCliHere } from '../../cmd/cli/wire.ts';
-import { openOperatorWorld, type Ran } from '../support/cli.ts';
+import { operatorWorld, type Ran } from '../support/cli.ts';
 import { firstIdAt } from '../../internal/platform/ids.ts';
 import { send } from '../support/http.ts';
 import { submit } from '../support/processing.ts';
 import { newRecord } from '../support/records.ts';
-import { newApplication, requestIdOf, type InProcess, type World } from '../support/world.ts';
+import { newApplication, requestIdOf } from '../support/world.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 
-let world: World;
-let ingest: InProcess;
-let cli: (...words: string[]) => Promise<Ran>;
-
-beforeAll(async () => {
-  ({ world, ingest, cli } = await openOperatorWorld());
-});
-afterAll(() => world.close());
+const { world, ingest, cli } = await operatorWorld();
 
 const trail = () => world.stores.db.collection<TrailEntry>(OPERATOR_AUDIT);
 

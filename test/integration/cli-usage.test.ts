@@ -1,5 +1,5 @@
 /** Faults at the command line: one clear line and an exit code; help; keys. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';
 import { rm, writeFile } from 'node:fs/promises';
@@ -8,22 +8,15 @@ import { commands } from '../../internal/cli/commands.ts';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
 import type { TrailEntry } from '../../internal/audit/entry.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
-import { cliOf, runCli, spawnCli, type Ran } from '../support/cli.ts';
+import { cliOf, runCli, spawnCli } from '../support/cli.ts';
 import { send } from '../support/http.ts';
 import { storedKey } from '../support/stored-keys.ts';
 import { eventually } from '../support/wait.ts';
-import { openWorld, type InProcess, type World } from '../support/world.ts';
+import { worldOf } from '../support/world.ts';
 
-let world: World;
-let controller: InProcess;
-let cli: (...words: string[]) => Promise<Ran>;
-
-beforeAll(async () => {
-  world = await openWorld({ controller: false });
-  controller = await world.start('controller');
-  cli = cliOf(world);
-});
-afterAll(() => world.close());
+const { world, ...first } = await worldOf(['controller'], { controller: false });
+let { controller } = first;
+const cli = cliOf(world);
 
 test('a command without configuration names what is missing, except keys new', async () => {
   const lost = await spawnCli({}, 'audit');

@@ -11,9 +11,9 @@ import { loadConfig } from '../../internal/settings/settings.ts';
 import { accessFaults, openBrowser, textOf } from '../support/browser.ts';
 import { listen } from '../support/listen.ts';
 import { submit } from '../support/processing.ts';
-import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
+import { newApplication, worldOf, type InProcess } from '../support/world.ts';
 
-let world: World;
+const { world, ingest } = await worldOf(['ingest', 'processor']);
 let browser: Browser;
 let provider: Server;
 let environment: Readonly<Record<string, string>>;
@@ -23,9 +23,6 @@ const application = newApplication();
 const SECRET = 'a-secret-for-tests-of-32-characters-or-more';
 
 beforeAll(async () => {
-  world = await openWorld();
-  const ingest = await world.start('ingest');
-  await world.start('processor');
   requestId = await submit(world, ingest, application);
   await world.recordIn('completed', requestId);
   const [port, consolePort] = [await freePort(), await freePort()];
@@ -46,7 +43,6 @@ afterAll(async () => {
   await browser.close();
   provider.close();
   provider.closeAllConnections();
-  await world.close();
 });
 
 /** The user names are the roles; `nobody` has none. */

@@ -1,23 +1,15 @@
 /** Partner keys from a folder of Secrets to ingest. */
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { send } from '../support/http.ts';
 import { storedKey } from '../support/stored-keys.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
+import { newApplication, worldOf } from '../support/world.ts';
 
-let world: World;
-let ingest: InProcess;
-let controller: InProcess;
-
-beforeAll(async () => {
-  world = await openWorld({ controller: false });
-  controller = await world.start('controller');
-  ingest = await world.start('ingest');
-});
-afterAll(() => world.close());
+const { world, ingest, ...first } = await worldOf(['controller', 'ingest'], { controller: false });
+let { controller } = first;
 
 const status = async (key: string, of: { readonly url: string } = ingest): Promise<number> =>
   (await send(of.url, { key, body: JSON.stringify(newApplication()) })).status;

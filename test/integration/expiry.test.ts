@@ -1,5 +1,5 @@
 /** Deletes personal data that no TTL index can delete: bodies, and values of released accounts. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { beforeAll, expect, test } from '@jest/globals';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { ACCOUNTS, accountIndexes, type Account } from '../../internal/account/account.ts';
 import { DAY_MS, later, systemClock } from '../../internal/platform/clock.ts';
@@ -11,19 +11,14 @@ import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/su
 import { cliOf } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
+import { newApplication, worldOf } from '../support/world.ts';
 
-let world: World;
-let ingest: InProcess;
+const { world, ingest } = await worldOf(['ingest', 'processor']);
 const now = new Date();
 
 beforeAll(async () => {
-  world = await openWorld();
-  ingest = await world.start('ingest');
-  await world.start('processor');
   await ensureIndexes(world.stores.db, [...submissionIndexes, ...accountIndexes]);
 });
-afterAll(() => world.close());
 
 const requests = () => world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
 const accounts = () => world.stores.db.collection<Account>(ACCOUNTS);

@@ -31,14 +31,14 @@ import { startMailCatcher } from '../support/mail-catcher.ts';
 import { submit } from '../support/processing.ts';
 import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
-import { newApplication, openWorld, type World } from '../support/world.ts';
+import { newApplication, worldOf } from '../support/world.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'first-contact-'));
 const log = createLogger('test', 'silent');
 const SHORT_MS = 500;
 
 let own: { readonly redis: Store; readonly mongo: Store };
-let world: World;
+const { world } = await worldOf();
 let untrusted: Server;
 /** Accepts connections and sends nothing. */
 let silent: Server;
@@ -58,12 +58,11 @@ beforeAll(async () => {
   const admin = new Redis(redis.url);
   await admin.call('ACL', 'SETUSER', 'poor', 'on', '>right', '-@all', '+info');
   admin.disconnect();
-  world = await openWorld();
 });
 afterAll(async () => {
   for (const server of [untrusted, silent]) server.close();
   rmSync(folder, { recursive: true });
-  await Promise.all([world.close(), own.redis.stop(), own.mongo.stop()]);
+  await Promise.all([own.redis.stop(), own.mongo.stop()]);
 });
 
 const at = (server: Server): string => `127.0.0.1:${(server.address() as AddressInfo).port}`;

@@ -1,11 +1,10 @@
 /** Group commit on the real store, through a proxy that can fail. */
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
-import type { Collection } from 'mongodb';
+import { afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { startMongoWire } from '../support/mongo-wire.ts';
 import { newRecord } from '../support/records.ts';
 import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
-import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { storesOfFile } from '../support/test-stores.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import { systemClock } from '../../internal/platform/clock.ts';
 import { createMongo } from '../../internal/platform/mongo.ts';
@@ -17,22 +16,16 @@ import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/su
 /** The database waits nine tenths of this for its majority; the rest is for its answer. */
 const STALLED_TIMEOUT_MS = 10_000;
 
-let stores: TestStores;
+const stores = await storesOfFile();
 let proxy: TcpProxy;
 const closers: (() => Promise<unknown>)[] = [];
 /** The collection without the proxy. */
-let stored: Collection<SubmissionRecord>;
+const stored = stores.db.collection<SubmissionRecord>(SUBMISSIONS);
 /** The number of pending withdrawals that group commit reads. */
 let pending: number;
 let counted: { batches: number[]; notAccepted: string[]; waiting: number };
 
-beforeAll(async () => {
-  stores = await openTestStores();
-  stored = stores.db.collection<SubmissionRecord>(SUBMISSIONS);
-  await stored.insertOne(newRecord());
-});
-afterAll(() => stores.close());
-
+beforeAll(() => stored.insertOne(newRecord()));
 beforeEach(async () => {
   proxy = await startTcpProxy(stores.mongodbUri);
   pending = 0;

@@ -1,5 +1,5 @@
 /** Idempotency keys over two ingest processes: one record for each key, and equal answers. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { beforeAll, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';
@@ -7,17 +7,15 @@ import { send, type Answer } from '../support/http.ts';
 import { bodies, expectAnswer } from '../support/ingest.ts';
 import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
-import { newApplication, openWorld, requestIdOf, type World } from '../support/world.ts';
+import { newApplication, requestIdOf, worldOf } from '../support/world.ts';
 
 const PAIRS = 50;
-let world: World;
+const { world } = await worldOf();
 let ingests: readonly [ServiceProcess, ServiceProcess];
 
 beforeAll(async () => {
-  world = await openWorld();
   ingests = await Promise.all([world.spawn('ingest'), world.spawn('ingest')]);
 });
-afterAll(() => world.close());
 
 const post = (ingest: number, key: string, body: string): Promise<Answer> =>
   send(ingests[ingest % 2]!.url, { key: world.key, body, headers: { 'idempotency-key': key } });

@@ -4,7 +4,7 @@
  */
 import { Agent } from 'node:http';
 import type { Socket } from 'node:net';
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { afterEach, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import {
   MAX_BODY_BYTES,
@@ -17,7 +17,7 @@ import { memoryOf, openCrowd, openFilesLimit, type Crowd } from '../support/crow
 import { bodies, expectAnswer, head } from '../support/ingest.ts';
 import { send } from '../support/http.ts';
 import { eventually } from '../support/wait.ts';
-import { openWorld, type World } from '../support/world.ts';
+import { worldOf } from '../support/world.ts';
 
 const MAX_CONNECTIONS = SHARED.connections;
 const SURPLUS = 100;
@@ -37,17 +37,13 @@ const AGAIN_AFTER_MS = 5_000;
 const RATE_LIMIT = 600;
 const BETWEEN_REQUESTS_MS = 50;
 
-let world: World;
+const { world } = await worldOf();
 let crowds: Crowd[] = [];
 
-beforeAll(async () => {
-  world = await openWorld();
-});
 afterEach(() => {
   for (const crowd of crowds) crowd.destroy();
   crowds = [];
 });
-afterAll(() => world.close());
 
 async function gather(
   target: ServiceProcess,

@@ -1,5 +1,5 @@
 /** Signals, exit codes and failed starts of ingest. */
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { Agent } from 'node:http';
 import { createServer } from 'node:net';
 import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
@@ -9,13 +9,9 @@ import { send } from '../support/http.ts';
 import { listen } from '../support/listen.ts';
 import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { eventually } from '../support/wait.ts';
-import { openWorld, type World } from '../support/world.ts';
+import { worldOf } from '../support/world.ts';
 
-let world: World;
-beforeAll(async () => {
-  world = await openWorld();
-});
-afterAll(() => world.close());
+const { world } = await worldOf();
 
 /** A request whose body has begun and waits for its end. */
 async function beginRequest(ingest: ServiceProcess): Promise<RawConnection> {

@@ -1,5 +1,5 @@
 /** Answers that do not wait for the body. */
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { beforeAll, describe, expect, test } from '@jest/globals';
 import { startService } from '../../deploy/local/processes.ts';
 import { MAX_CONNECTIONS_PER_ADDRESS, REFUSAL_BURST } from '../../internal/ingest/limits.ts';
 import { OVER_LIMIT_ADDRESSES } from '../../internal/submission/limits.ts';
@@ -7,17 +7,16 @@ import { openCrowd } from '../support/crowd.ts';
 import { bodies, expectAnswer, head, openRaw, type RawConnection } from '../support/ingest.ts';
 import { INGEST_PATH, send, type Answer } from '../support/http.ts';
 import { eventually } from '../support/wait.ts';
-import { NO_REDIS, openWorld, type InProcess, type World } from '../support/world.ts';
+import { NO_REDIS, worldOf, type InProcess } from '../support/world.ts';
 
 /** The wait is shorter than the time-outs of bodies. */
 const AT_ONCE_MS = 4_000;
-let world: World;
+const { world } = await worldOf();
 let ingest: InProcess;
 /** An ingest whose limit of one request is used up. */
 let limited: InProcess;
 
 beforeAll(async () => {
-  world = await openWorld();
   [ingest, limited] = await Promise.all([
     world.start('ingest'),
     // Without Redis one process counts in one window.
@@ -29,7 +28,6 @@ beforeAll(async () => {
   ]);
   expect((await send(limited.url, { key: world.key, body: '{}' })).status).toBe(202);
 });
-afterAll(() => world.close());
 
 /** Returns the answer while the connection is still open for more of the body. */
 async function answerAtOnce(target: InProcess, bytes: string): Promise<[Answer, RawConnection]> {

@@ -1,5 +1,5 @@
 /** Ingest against slow, broken and hostile HTTP. */
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { beforeAll, describe, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import {
   bodies,
@@ -17,21 +17,18 @@ import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/su
 import { INGEST_PATH, send, type Answer } from '../support/http.ts';
 import { newRecord } from '../support/records.ts';
 import { HANG_MS, HEAL_HANG_MS, eventually } from '../support/wait.ts';
-import { openWorld, type InProcess, type World } from '../support/world.ts';
+import { worldOf } from '../support/world.ts';
 
 type Slow = 'headers' | 'second' | 'drip';
 
-let world: World;
-let ingest: InProcess;
+const { world, ingest } = await worldOf(['ingest']);
 /** Begun together, because each takes seconds. */
 let slow: Record<Slow, Promise<Answer>>;
 /** What clients read that sent only these bytes. */
 let unasked: Promise<readonly string[]>;
 const recorded = new Set<string>();
 
-beforeAll(async () => {
-  world = await openWorld();
-  ingest = await world.start('ingest');
+beforeAll(() => {
   slow = {
     headers: begin(`POST ${INGEST_PATH} HTTP/1.1\r\nHost: ingest.test\r\nX-Slow: `),
     second: answered(HEAD_404).then((connection) => lastAnswer(connection, 'P')),
@@ -39,15 +36,6 @@ beforeAll(async () => {
   };
   unasked = Promise.all(['', '\r\n', '\r\n\r\n\n'].map(readUnasked));
   for (const one of [...Object.values(slow), unasked]) one.catch(() => {});
-});
-// After all tests, exactly the requests that must be recorded have a record.
-afterAll(async () => {
-  try {
-    const kept = await world.records({ state: { $ne: 'refused' } });
-    expect(kept.map((record) => record._id).toSorted()).toEqual([...recorded].toSorted());
-  } finally {
-    await world.close();
-  }
 });
 
 /** `KEY` stands for the partner's key. */
@@ -340,4 +328,9 @@ describe('a partner that is slow', () => {
   test('before its request is closed without a byte', async () => {
     expect(await unasked).toEqual(['', '', '']);
   });
+});
+
+test('no other request of these tests has a record', async () => {
+  const kept = await world.records({ state: { $ne: 'refused' } });
+  expect(kept.map(({ _id }) => _id).toSorted()).toEqual([...recorded].toSorted());
 });

@@ -8,7 +8,7 @@ import { bodies, expectAnswer } from '../support/ingest.ts';
 import { send, type Answer } from '../support/http.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
-import { NO_REDIS, openWorld, type InProcess, type World } from '../support/world.ts';
+import { NO_REDIS, worldOf, type InProcess } from '../support/world.ts';
 
 const FALLBACK = 'partner_ingest_limiter_fallback';
 const DECISIONS = 'partner_ingest_limiter_decisions_total';
@@ -16,12 +16,13 @@ const UNTRUSTED = 'partner_ingest_untrusted_forwarded_for_total';
 /** A process may count by itself in between, so a test is repeated. */
 const ATTEMPTS = 20;
 const MAX = 60;
-let world: World;
+const { world } = await worldOf([], {
+  environment: { TRUSTED_PROXIES: '127.0.0.0/8, 10.1.0.0/16' },
+});
 let redis: Store;
 let children: readonly [ServiceProcess, ServiceProcess];
 
 beforeAll(async () => {
-  world = await openWorld({ environment: { TRUSTED_PROXIES: '127.0.0.0/8, 10.1.0.0/16' } });
   const limits = { RATE_LIMIT_MAX: String(MAX), RATE_LIMIT_WINDOW_SECONDS: '60' };
   const [first, second, store] = await Promise.all([
     world.spawn('ingest', limits),
@@ -31,10 +32,7 @@ beforeAll(async () => {
   children = [first, second];
   redis = store;
 });
-afterAll(async () => {
-  await world.close();
-  await redis.stop();
-});
+afterAll(() => redis.stop());
 const started: InProcess[] = [];
 afterEach(async () => {
   for (const ingest of started.splice(0)) await ingest.close();

@@ -1,30 +1,14 @@
 /** Status, exact body and record of each kind of request. */
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { bodies, expectAnswer, expectRecord, head, openRaw, rawAnswer } from '../support/ingest.ts';
 import { eventually } from '../support/wait.ts';
 import { INGEST_PATH, send, type Answer } from '../support/http.ts';
-import { openWorld, type InProcess, type World } from '../support/world.ts';
+import { worldOf } from '../support/world.ts';
 
 const MAX = 65_000;
-let world: World;
-let ingest: InProcess;
+const { world, ingest } = await worldOf(['ingest']);
 /** Requests that must leave a record; the database must hold no others. */
 const recorded = new Set<string>();
-
-beforeAll(async () => {
-  world = await openWorld();
-  ingest = await world.start('ingest');
-});
-// After all tests, exactly the requests that must be recorded have a record.
-afterAll(async () => {
-  try {
-    expect((await world.records()).map((record) => record._id).toSorted()).toEqual(
-      [...recorded].toSorted(),
-    );
-  } finally {
-    await world.close();
-  }
-});
 
 const authorized = (): string => `Authorization: Bearer ${world.key}`;
 const bytesOf = (body: string | Uint8Array): Buffer => Buffer.from(body);
@@ -319,4 +303,9 @@ describe('HTTP', () => {
     await expectStored(await connection.answer(), 'accepted', '{}');
     connection.socket.destroy();
   });
+});
+
+test('no other request of these tests has a record', async () => {
+  const ids = (await world.records()).map(({ _id }) => _id);
+  expect(ids.toSorted()).toEqual([...recorded].toSorted());
 });

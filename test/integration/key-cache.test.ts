@@ -1,24 +1,20 @@
 /** Keys in the memory of ingest: only a read that succeeds replaces them. */
-import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { beforeEach, expect, test } from '@jest/globals';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
 import { PARTNER_KEYS, type StoredKey } from '../../internal/partner/key-document.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
-import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { storesOfFile } from '../support/test-stores.ts';
 
 const log = createLogger('test', 'silent');
 
-let stores: TestStores;
-let store: KeyStore;
+const stores = await storesOfFile();
+const store = new KeyStore({ db: stores.db, clock });
 let cache: KeyCache;
 let [loads, current] = [0, 0];
 
-beforeAll(async () => {
-  stores = await openTestStores();
-  store = new KeyStore({ db: stores.db, clock });
-});
 beforeEach(async () => {
   await stores.empty();
   [loads, current] = [0, 0];
@@ -31,7 +27,6 @@ beforeEach(async () => {
   });
   await store.documents.take('test');
 });
-afterAll(() => stores.close());
 
 /** Writes as a round of the controller does. */
 async function write(keys: readonly string[], synced = true): Promise<void> {

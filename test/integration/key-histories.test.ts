@@ -4,7 +4,7 @@
  */
 import * as fc from 'fast-check';
 import type { Document } from 'mongodb';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { ENDED_FREELY } from '../../internal/controller/plan-round.ts';
 import { reconcileKeys } from '../../internal/controller/reconcile-partner-keys.ts';
 import type { SecretList } from '../../internal/controller/secret-source.ts';
@@ -23,7 +23,7 @@ import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { createRegistry } from '../../internal/platform/registry.ts';
 import { standingStill } from '../support/standing-still.ts';
 import { storedKeys } from '../support/stored-keys.ts';
-import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { storesOfFile } from '../support/test-stores.ts';
 
 const HISTORIES = 20;
 const SECRETS = 8;
@@ -75,11 +75,7 @@ const moment = fc.record({
 type Moment = typeof moment extends fc.Arbitrary<infer T> ? T : never;
 const histories = fc.array(moment, { minLength: 5, maxLength: 20 });
 
-let stores: TestStores;
-beforeAll(async () => {
-  stores = await openTestStores();
-});
-afterAll(() => stores.close());
+const stores = await storesOfFile();
 
 const log = createLogger('test', 'silent');
 

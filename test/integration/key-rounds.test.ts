@@ -1,5 +1,5 @@
 /** Rounds of the controller on the stored keys. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { beforeEach, describe, expect, test } from '@jest/globals';
 import {
   reconcileKeys,
   type ReconcileTools,
@@ -16,9 +16,9 @@ import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { createRegistry } from '../../internal/platform/registry.ts';
 import { standingStill } from '../support/standing-still.ts';
 import { storedKeys } from '../support/stored-keys.ts';
-import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { storesOfFile } from '../support/test-stores.ts';
 
-let stores: TestStores;
+const stores = await storesOfFile();
 let store: KeyStore;
 let leader: ReconcileTools;
 let nowMs: number;
@@ -26,10 +26,6 @@ let problems: readonly Problem[];
 
 const clock = { ...systemClock, now: () => later(new Date(0), nowMs) };
 
-beforeAll(async () => {
-  stores = await openTestStores();
-});
-afterAll(() => stores.close());
 beforeEach(async () => {
   await stores.empty();
   nowMs = Date.now();

@@ -1,7 +1,7 @@
 /** The greatest number of keys, from Secrets to ingest. */
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { beforeAll, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
 import { KEYS_MAX } from '../../internal/partner/key-room.ts';
@@ -10,23 +10,17 @@ import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { send } from '../support/http.ts';
 import { storedKeys } from '../support/stored-keys.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, openWorld, type World } from '../support/world.ts';
+import { newApplication, worldOf } from '../support/world.ts';
 
 const PARTNERS = 10;
 
-let world: World;
+const { world } = await worldOf([], { controller: false });
 let controller: ServiceProcess;
 let ingest: ServiceProcess;
 
 beforeAll(async () => {
-  world = await openWorld({ controller: false });
   controller = await world.spawn('controller');
   ingest = await world.spawn('ingest');
-});
-afterAll(async () => {
-  await ingest.stop();
-  await controller.stop();
-  await world.close();
 });
 
 async function becomes(key: string, wanted: number): Promise<string> {

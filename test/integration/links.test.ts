@@ -6,22 +6,19 @@ import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { referenceOf } from '../../internal/platform/ids.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
-import { cliOf, type Ran } from '../support/cli.ts';
+import { cliOf } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
+import { newApplication, worldOf } from '../support/world.ts';
 
 const OLD_SECRET = 'an-old-secret-for-tests-of-32-characters';
 const SECRETS = `key-new:a-new-secret-for-tests-of-32-characters,${OLD_SECRET}`;
 
-let world: World;
-let ingest: InProcess;
+const { world, ingest } = await worldOf(['ingest']);
+const cli = cliOf(world);
 let page: LoginPage;
-let cli: (...words: string[]) => Promise<Ran>;
 
 beforeAll(async () => {
-  world = await openWorld();
-  ingest = await world.start('ingest');
   page = await startLoginPage({
     mongodbUri: world.stores.mongodbUri,
     database: world.stores.database,
@@ -31,12 +28,8 @@ beforeAll(async () => {
     LINK_SECRET: SECRETS,
     MAIL_SUPPORT_CONTACT: '+1 555 0100',
   });
-  cli = cliOf(world);
 });
-afterAll(async () => {
-  await page.close();
-  await world.close();
-});
+afterAll(() => page.close());
 
 const requests = () => world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
 const accounts = () => world.stores.db.collection<Account>(ACCOUNTS);

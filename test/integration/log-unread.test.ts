@@ -1,21 +1,16 @@
 /** A process serves and ends although its log is not read. */
 import { spawn } from 'node:child_process';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { ROOT } from '../../tools/root.ts';
 import { send } from '../support/http.ts';
 import { sumOf } from '../support/metrics-text.ts';
 import { eventually, HANG_MS } from '../support/wait.ts';
-import { newApplication, openWorld, type World } from '../support/world.ts';
+import { newApplication, worldOf } from '../support/world.ts';
 
 /** Their log lines exceed what the pipe can hold. */
 const REQUESTS = 8_000;
 
-let world: World;
-
-beforeAll(async () => {
-  world = await openWorld();
-});
-afterAll(() => world.close());
+const { world } = await worldOf();
 
 test('an ingest whose log nobody reads accepts requests, and ends on SIGTERM', async () => {
   const child = spawn(process.execPath, ['cmd/ingest/main.ts'], {

@@ -8,10 +8,11 @@ import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { DUE_PAGE } from '../../internal/submission/limits.ts';
-import { makeIndexes } from '../support/processor-records.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { newRecord } from '../support/records.ts';
-import { openTestStores } from '../support/test-stores.ts';
+import { storesOfFile } from '../support/test-stores.ts';
 
+const stores = await storesOfFile({ indexes: true });
 const FINAL = 20_000;
 const LATER = new Date(Date.now() + 1e9);
 
@@ -25,10 +26,9 @@ function indexesIn(plan: unknown): string[] {
 }
 
 test('no read of a loop scans the collection', async () => {
-  const stores = await openTestStores();
   const client = new MongoClient(stores.mongodbUri, { monitorCommands: true });
   try {
-    const requests = await makeIndexes(stores);
+    const requests = stores.db.collection<SubmissionRecord>(SUBMISSIONS);
     const final = Array.from({ length: FINAL }, () => {
       const { dueAt: _never, body: _body, ...record } = newRecord({ version: 2, bodyUntil: LATER });
       return { ...record, state: 'completed' as const, expiresAt: LATER };
@@ -61,6 +61,5 @@ test('no read of a loop scans the collection', async () => {
     }
   } finally {
     await client.close();
-    await stores.close();
   }
 });

@@ -1,5 +1,5 @@
 /** Faults of a mail server against the real processor: states, counters and mails. */
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { afterEach, beforeAll, expect, test } from '@jest/globals';
 import { Queue, type Job } from 'bullmq';
 import type { MailHandOver } from '../../internal/account/mail-ledger.ts';
 import { handOversOf } from '../../internal/mail/ledger.ts';
@@ -10,17 +10,14 @@ import { cliOf } from '../support/cli.ts';
 import type { SmtpFault } from '../support/mail-catcher.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
+import { newApplication, worldOf, type InProcess } from '../support/world.ts';
 
 const LOGIN = { username: 'relay-user', password: 'relay-password' };
 
-let world: World;
-let ingest: InProcess;
+const { world, ingest } = await worldOf(['ingest']);
 let processor: InProcess;
 
 beforeAll(async () => {
-  world = await openWorld();
-  ingest = await world.start('ingest');
   const url = new URL(world.mail.smtpUrl);
   processor = await world.start('processor', { SMTP_URL: Object.assign(url, LOGIN).href });
 });
@@ -30,7 +27,6 @@ afterEach(async () => {
   // Later attempts would meet the fault of another test.
   await pastLockConflicts(() => world.stores.db.collection(SUBMISSIONS).deleteMany({}));
 });
-afterAll(() => world.close());
 
 /** The record after its first attempt at the e-mail. */
 function settled(requestId: string): Promise<SubmissionRecord> {

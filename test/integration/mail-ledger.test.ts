@@ -1,6 +1,5 @@
 /** The mail ledger on the real store: its counts are right after repeats and crashes. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import type { Collection } from 'mongodb';
+import { expect, test } from '@jest/globals';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
@@ -8,8 +7,7 @@ import type { Intent } from '../../internal/account/mail-ledger.ts';
 import { handOversOf } from '../../internal/mail/ledger.ts';
 import type { HandOver } from '../../internal/mail/relay-answers.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
-import { makeIndexes } from '../support/processor-records.ts';
-import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { storesOfFile } from '../support/test-stores.ts';
 import { newApplication } from '../support/world.ts';
 
 const ACTIVATION = { tokenHash: 'a'.repeat(64), expiresAt: new Date(Date.now() + 86_400_000) };
@@ -23,19 +21,10 @@ const REFUSED: HandOver = {
 };
 const AMBIGUOUS: HandOver = { result: 'ambiguous', cause: 'ECONNECTION' };
 
-let stores: TestStores;
-let collection: Collection<Account>;
-let accounts: AccountStore;
-let ledger: LedgerStore;
-
-beforeAll(async () => {
-  stores = await openTestStores();
-  await makeIndexes(stores);
-  collection = stores.db.collection<Account>(ACCOUNTS);
-  accounts = new AccountStore({ db: stores.db, clock });
-  ledger = new LedgerStore({ db: stores.db, clock });
-});
-afterAll(() => stores.close());
+const stores = await storesOfFile({ indexes: true });
+const collection = stores.db.collection<Account>(ACCOUNTS);
+const accounts = new AccountStore({ db: stores.db, clock });
+const ledger = new LedgerStore({ db: stores.db, clock });
 
 async function newAccount(): Promise<string> {
   const { email, business_name: businessName, ein } = newApplication();

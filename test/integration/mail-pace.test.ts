@@ -6,23 +6,21 @@ import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { createRedis, type RedisClient } from '../../internal/platform/redis.ts';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
-import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { storesOfFile } from '../support/test-stores.ts';
 import { eventually } from '../support/wait.ts';
 
 const SHARED = 20;
 const EVERY_MS = 1_000;
-let stores: TestStores;
+const stores = await storesOfFile();
 let proxy: TcpProxy;
 const clients: RedisClient[] = [];
 
 beforeAll(async () => {
-  stores = await openTestStores();
   proxy = await startTcpProxy(stores.redisUrl);
 });
 afterAll(async () => {
   for (const client of clients) client.disconnect();
   await proxy.close();
-  await stores.close();
 });
 
 async function open(url: string): Promise<MailPace> {

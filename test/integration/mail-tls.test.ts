@@ -11,7 +11,7 @@ import { makeCertificate } from '../support/certificate.ts';
 import { listen } from '../support/listen.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
+import { newApplication, worldOf } from '../support/world.ts';
 
 const USER = 'relay-user';
 const PASSWORD = 'p@ss:w%rd/1';
@@ -70,18 +70,12 @@ async function startRelay(tls: 'at once' | 'STARTTLS' | 'never'): Promise<Relay>
   return relay;
 }
 
-let world: World;
-let ingest: InProcess;
+const { world, ingest } = await worldOf(['ingest']);
 const mailers: Mailer[] = [];
 
-beforeAll(async () => {
-  makeCertificate(folder, ['DNS:localhost']);
-  world = await openWorld();
-  ingest = await world.start('ingest');
-});
+beforeAll(() => makeCertificate(folder, ['DNS:localhost']));
 afterAll(async () => {
   for (const mailer of mailers) mailer.close();
-  await world.close();
   await Promise.all(relays.map((relay) => relay.close()));
   rmSync(folder, { recursive: true });
 });

@@ -8,7 +8,7 @@ import { send } from '../support/http.ts';
 import { idOf } from '../support/ingest.ts';
 import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica-set.ts';
 import { eventually, HEAL_HANG_MS } from '../support/wait.ts';
-import { newApplication, openWorld, type World } from '../support/world.ts';
+import { newApplication, worldOf } from '../support/world.ts';
 
 const long = (process.env['LONG'] ?? '') !== '';
 /**
@@ -22,14 +22,12 @@ const TICKS_PER_SECOND = 10;
 /** Connections of one address are bounded, but not those of a trusted proxy. */
 const behindProxy = { TRUSTED_PROXIES: '127.0.0.0/8' };
 
-let world: World;
+const { world } = await worldOf();
 let set: ReplicaSet;
 beforeAll(async () => {
-  world = await openWorld();
   set = await startReplicaSet(world.stores.mongodbUri);
 });
 afterAll(async () => {
-  await world.close();
   await set.close();
 });
 

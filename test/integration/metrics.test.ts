@@ -1,12 +1,12 @@
 /** /metrics of the real processes against internal/telemetry/metrics.ts. */
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { beforeAll, describe, expect, test } from '@jest/globals';
 import type { ServiceName, ServiceProcess } from '../../deploy/local/processes.ts';
 import { openValues, seriesOf, type Definition } from '../../internal/telemetry/definition.ts';
 import { definitions } from '../../internal/telemetry/metrics.ts';
 import { createProcessRegistry } from '../../internal/platform/registry.ts';
 import { send } from '../support/http.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, openWorld, requestIdOf, type World } from '../support/world.ts';
+import { newApplication, requestIdOf, worldOf } from '../support/world.ts';
 
 const NAMES = ['ingest', 'processor', 'controller'] as const satisfies readonly ServiceName[];
 
@@ -15,11 +15,10 @@ interface Series {
   readonly labels: Readonly<Record<string, string>>;
 }
 
-let world: World;
+const { world } = await worldOf([], { controller: false });
 const scraped = {} as Record<ServiceName, string>;
 
 beforeAll(async () => {
-  world = await openWorld({ controller: false });
   // Ingest is ready only after the controller has synced the keys.
   const spawned = await Promise.all(
     NAMES.map(async (name) => [name, await world.spawn(name)] as const),
@@ -45,7 +44,6 @@ beforeAll(async () => {
   for (const name of NAMES)
     scraped[name] = await (await fetch(`${processes[name].adminUrl}/metrics`)).text();
 });
-afterAll(() => world.close());
 
 const namesIn = (text: string): string[] =>
   [...text.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name ?? '');

@@ -1,5 +1,5 @@
 /** Faults of indexes are reported, and end once they are corrected. */
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import type { Db, MongoClient } from 'mongodb';
 import { createLogger } from '../../internal/platform/log.ts';
 import { createMongo } from '../../internal/platform/mongo.ts';
@@ -9,7 +9,7 @@ import {
   type IndexDefinition,
 } from '../../internal/platform/mongo-indexes.ts';
 import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica-set.ts';
-import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { storesOfFile } from '../support/test-stores.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 
 const log = createLogger('test', 'silent');
@@ -23,15 +23,11 @@ const DUE: IndexDefinition = {
   partialFilterExpression: { dueAt: { $exists: true } },
 };
 
-let stores: TestStores;
+const stores = await storesOfFile();
 let set: ReplicaSet;
 let client: MongoClient;
 let db: Db;
 
-beforeAll(async () => {
-  stores = await openTestStores();
-});
-afterAll(() => stores.close());
 beforeEach(async () => {
   set = await startReplicaSet(stores.mongodbUri);
   client = createMongo((await set.door()).url, 'indexes', {

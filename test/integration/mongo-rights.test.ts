@@ -5,23 +5,19 @@ import { BACK_OFFS } from '../../internal/processor/limits.ts';
 import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica-set.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, openWorld, type InProcess, type World } from '../support/world.ts';
+import { newApplication, worldOf, type InProcess } from '../support/world.ts';
 
-let world: World;
+const { world } = await worldOf();
 let set: ReplicaSet;
 let [ingest, processor]: InProcess[] = [];
 
 beforeAll(async () => {
-  world = await openWorld();
   set = await startReplicaSet(world.stores.mongodbUri);
   const environment = { MONGODB_URI: (await set.door()).url };
   ingest = await world.start('ingest', environment);
   processor = await world.start('processor', environment);
 });
-afterAll(async () => {
-  await world.close();
-  await set.close();
-});
+afterAll(() => set.close());
 
 test('without the right to write accounts no attempt is counted, and an error is logged', async () => {
   set.refuse('insert', { code: 13, codeName: 'Unauthorized' }, ACCOUNTS);

@@ -1,22 +1,18 @@
 /** A process that meets what a newer version stored is not ready, and says why. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import type { Document } from 'mongodb';
 import { PARTNER_HOLDS, PARTNERS_DISABLED } from '../../internal/partner/flags.ts';
 import { PARTNER_KEYS } from '../../internal/partner/key-document.ts';
 import { startService, type ServiceName } from '../../deploy/local/processes.ts';
 import { send } from '../support/http.ts';
 import { eventually } from '../support/wait.ts';
-import { openWorld, type World } from '../support/world.ts';
+import { worldOf } from '../support/world.ts';
 
 const KEYS = 'a newer version stored the partner keys in a form that this one does not know';
 const FLAGS = "a newer version stored operators' flags of partners in a form";
 const NEWER = { $set: { schema: 2 } };
 
-let world: World;
-beforeAll(async () => {
-  world = await openWorld();
-});
-afterAll(() => world.close());
+const { world } = await worldOf();
 
 const store = (collection: string, _id: string, update: Document): Promise<unknown> =>
   world.stores.db

@@ -3,13 +3,11 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { run } from '../../deploy/local/stores/process.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { eventually } from '../support/wait.ts';
-import { send } from '../support/http.ts';
 import { findSchemathesis } from '../support/schemathesis.ts';
-import { openWorld, type InProcess, type World } from '../support/world.ts';
+import { worldOf } from '../support/world.ts';
 
 /** `make fuzz` sets it: fuzz with a random seed for this many seconds. */
 const seconds = Number(process.env['FUZZ_SECONDS'] ?? 0);
@@ -19,20 +17,8 @@ const TIMEOUT_MS = (seconds + 240) * 1_000;
 
 const python = await findSchemathesis();
 const otherKey = newApiKey();
-let world: World;
-let ingest: InProcess;
-
-beforeAll(async () => {
-  world = await openWorld();
-  await world.writePartner({ partner: 'other', keys: [otherKey] });
-  ingest = await world.start('ingest');
-  await world.start('processor');
-  await eventually(
-    'the other key',
-    async () => (await send(ingest.url, { key: otherKey, body: '{}' })).status === 202,
-  );
-});
-afterAll(() => world.close());
+const partners = [{ partner: 'other', keys: [otherKey] }];
+const { world, ingest } = await worldOf(['ingest', 'processor'], { partners });
 
 /** All phases with all checks but those `schemathesis.toml` switches off. */
 async function runSchemathesis(limits: readonly string[]) {

@@ -1,42 +1,21 @@
 /** Partners on hold, disabled, and switched off by a Secret. */
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { afterEach, expect, test } from '@jest/globals';
 import type { TrailEntry } from '../../internal/audit/entry.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { partnerSecretManifest } from '../../internal/partner/key-manifest.ts';
-import { STATUS_ANNOTATION } from '../../internal/partner/key-secret.ts';
-import { cliOf, type Ran } from '../support/cli.ts';
+import { cliOf } from '../support/cli.ts';
 import { INGEST_PATH, lookedUp, send } from '../support/http.ts';
 import { hurryReconcile, submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
-import {
-  newApplication,
-  openWorld,
-  requestIdOf,
-  type InProcess,
-  type World,
-} from '../support/world.ts';
+import { newApplication, requestIdOf, worldOf } from '../support/world.ts';
 
-let world: World;
-let ingest: InProcess;
-let processor: InProcess;
-let cli: (...words: string[]) => Promise<Ran>;
 const otherKey = newApiKey();
-
-beforeAll(async () => {
-  world = await openWorld();
-  await world.writePartner({ partner: 'other', keys: [otherKey] });
-  ingest = await world.start('ingest');
-  processor = await world.start('processor');
-  cli = cliOf(world);
-  await eventually(
-    'the key of the other partner',
-    async () => (await lookUp('req_x', otherKey)).status === 404,
-  );
+const { world, processor, ...first } = await worldOf(['ingest', 'processor'], {
+  partners: [{ partner: 'other', keys: [otherKey] }],
 });
-afterAll(() => world.close());
+let { ingest } = first;
+const cli = cliOf(world);
+
 afterEach(async () => {
   world.mail.setFault(undefined);
   // This is refused if the test has released it.
@@ -152,14 +131,7 @@ const listed = async (partner: string) =>
 /** Adds a Secret of the partner; returns whether its keys are active. */
 async function addSecret(name: string, status: string): Promise<string> {
   const key = newApiKey();
-  const { yaml } = partnerSecretManifest({
-    name,
-    namespace: 'partner-keys',
-    partner: 'demo',
-    keys: [key],
-    annotations: { [STATUS_ANNOTATION]: status },
-  });
-  await writeFile(join(world.keyFolder, `${name}.yaml`), yaml);
+  await world.writePartner({ partner: 'demo', name, keys: [key], status });
   return key;
 }
 

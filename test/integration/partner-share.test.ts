@@ -1,37 +1,26 @@
 /** One application of a partner beside the backlog of another. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { hintFor } from '../../internal/queue/job.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
-import { INGEST_PATH, send } from '../support/http.ts';
-import { recordOf } from '../support/processor-records.ts';
+import { send } from '../support/http.ts';
+import { recordOf } from '../support/records.ts';
 import { eventually } from '../support/wait.ts';
-import {
-  newApplication,
-  openWorld,
-  requestIdOf,
-  type InProcess,
-  type World,
-} from '../support/world.ts';
+import { newApplication, requestIdOf, worldOf } from '../support/world.ts';
 
 /** Enough that a queue by arrival would process them all first. */
 const BACKLOG = Number(process.env['BACKLOG'] ?? 3_000);
 const PAGE = 1_000;
 
-let world: World;
 const smallKey = newApiKey();
-
-beforeAll(async () => {
-  world = await openWorld();
-  await world.writePartner({ partner: 'small', keys: [smallKey] });
-});
-afterAll(() => world.close());
+const partners = [{ partner: 'small', keys: [smallKey] }];
+const { world, ingest } = await worldOf(['ingest'], { partners });
 
 /** Sends an application; returns the milliseconds until it is completed. */
-async function completeOne(ingest: InProcess, mailbox: string): Promise<number> {
+async function completeOne(mailbox: string): Promise<number> {
   const application = { ...newApplication(), email: `${mailbox}@small.example` };
   const id = requestIdOf(
     await send(ingest.url, { key: smallKey, body: JSON.stringify(application) }),
@@ -64,13 +53,8 @@ async function queueBacklog(): Promise<void> {
 const requests = () => world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
 
 test('an application is completed while another partner’s backlog waits', async () => {
-  const ingest = await world.start('ingest');
-  await eventually('the key of the small partner', async () => {
-    const answer = await send(ingest.url, { key: smallKey, path: INGEST_PATH, body: '[]' });
-    return answer.status === 400;
-  });
   const first = await world.start('processor');
-  const alone = await completeOne(ingest, 'alone');
+  const alone = await completeOne('alone');
   await first.close();
   await queueBacklog();
   await world.start('processor');
@@ -78,7 +62,7 @@ test('an application is completed while another partner’s backlog waits', asyn
     'the backlog to be worked on',
     async () => (await world.accounts({ partnerId: 'demo' })).length > 0,
   );
-  const beside = await completeOne(ingest, 'beside');
+  const beside = await completeOne('beside');
   const waiting = await requests().countDocuments({
     partnerId: 'demo',
     state: { $in: ['recorded', 'account_created'] },

@@ -1,22 +1,14 @@
 /** Accounts on the real store: unique indexes decide in repeats and races. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { MongoServerError, type Collection, type Db } from 'mongodb';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
-import { makeIndexes } from '../support/processor-records.ts';
-import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { storesOfFile } from '../support/test-stores.ts';
 import { newApplication } from '../support/world.ts';
 
-let stores: TestStores;
-let accounts: AccountStore;
-
-beforeAll(async () => {
-  stores = await openTestStores();
-  await makeIndexes(stores);
-  accounts = new AccountStore({ db: stores.db, clock });
-});
-afterAll(() => stores.close());
+const stores = await storesOfFile({ indexes: true });
+const accounts = new AccountStore({ db: stores.db, clock });
 
 const applicant = () => {
   const { email, business_name: businessName, ein } = newApplication();

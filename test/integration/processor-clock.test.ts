@@ -1,15 +1,11 @@
 /** Local clocks that are wrong: processes go by the database's time. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { leapingClock } from '../support/leaping-clock.ts';
 import { submit } from '../support/processing.ts';
-import { newApplication, openWorld, type World } from '../support/world.ts';
+import { newApplication, worldOf } from '../support/world.ts';
 
-let world: World;
-beforeAll(async () => {
-  world = await openWorld();
-});
-afterAll(() => world.close());
+const { world } = await worldOf();
 
 test('a record has the right time and is processed at once, although clocks are wrong', async () => {
   const processes: ServiceProcess[] = [await world.spawn('processor', leapingClock(3_600))];

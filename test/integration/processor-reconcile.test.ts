@@ -1,6 +1,5 @@
 /** Reconcile and claims on the real store, with a test clock. */
-import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
-import type { Collection } from 'mongodb';
+import { beforeEach, expect, test } from '@jest/globals';
 import type { Work } from '../../internal/processor/line.ts';
 import { Reconcile } from '../../internal/processor/reconcile.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
@@ -10,21 +9,25 @@ import { type State } from '../../internal/submission/states.ts';
 import {
   FIRST_DUE_MS,
   RECORD_SCHEMA,
+  SUBMISSIONS,
   type SubmissionRecord,
 } from '../../internal/submission/submission.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
-import { retention } from '../support/records.ts';
-import { makeIndexes, newTestClock, recordOf } from '../support/processor-records.ts';
-import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { retention, newTestClock, recordOf } from '../support/records.ts';
+import { storesOfFile } from '../support/test-stores.ts';
 import { timedDatabase } from '../support/timed-database.ts';
 import { newApplication } from '../support/world.ts';
 
-let stores: TestStores;
-let collection: Collection<SubmissionRecord>;
+const stores = await storesOfFile({ indexes: true });
+const collection = stores.db.collection<SubmissionRecord>(SUBMISSIONS);
 const clock = newTestClock();
-let store: WorkerMoves;
-let operator: OperatorMoves;
-let due: DueWork;
+const store = new WorkerMoves({ db: stores.db, retention, clock });
+const due = new DueWork({ db: stores.db, clock });
+const operator = new OperatorMoves({
+  db: timedDatabase(stores.db, () => clock.now()),
+  retention,
+  clock,
+});
 
 let found: readonly Work[];
 let held: string[];
@@ -32,15 +35,6 @@ let moreIsDue: boolean;
 let takesWrites: () => Promise<boolean>;
 let reconcile: Reconcile;
 
-beforeAll(async () => {
-  stores = await openTestStores();
-  collection = await makeIndexes(stores);
-  store = new WorkerMoves({ db: stores.db, retention, clock });
-  due = new DueWork({ db: stores.db, clock });
-  const db = timedDatabase(stores.db, () => clock.now());
-  operator = new OperatorMoves({ db, retention, clock });
-});
-afterAll(() => stores.close());
 beforeEach(async () => {
   await collection.deleteMany({});
   held = [];

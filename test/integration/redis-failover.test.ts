@@ -9,9 +9,9 @@ import { startRedis, type Store } from '../../deploy/local/stores.ts';
 import { submit } from '../support/processing.ts';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, openWorld, type World } from '../support/world.ts';
+import { newApplication, worldOf } from '../support/world.ts';
 
-let world: World;
+const { world } = await worldOf();
 let stores: readonly [Store, Store];
 let clients: readonly [Redis, Redis];
 let proxy: TcpProxy;
@@ -19,7 +19,6 @@ let [ingest, processor]: ServiceProcess[] = [];
 let current: 0 | 1 = 0;
 
 beforeAll(async () => {
-  world = await openWorld();
   const quiet = { log: () => {} };
   stores = await Promise.all([startRedis(quiet), startRedis(quiet)]);
   clients = [new Redis(stores[0].url), new Redis(stores[1].url)];
@@ -30,7 +29,6 @@ beforeAll(async () => {
   ]);
 });
 afterAll(async () => {
-  await world.close();
   await proxy.close();
   for (const client of clients) client.disconnect();
   await Promise.all(stores.map((store) => store.stop()));

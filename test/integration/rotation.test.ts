@@ -3,25 +3,19 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { Agent } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { send } from '../support/http.ts';
 import { HEAL_HANG_MS, eventually } from '../support/wait.ts';
-import { newApplication, openWorld, type World } from '../support/world.ts';
+import { newApplication, worldOf } from '../support/world.ts';
 
 const CLIENTS = 8;
 const LOOK_EVERY_MS = 500;
 
 const folder = mkdtempSync(join(tmpdir(), 'rotation-'));
-let world: World;
-beforeAll(async () => {
-  world = await openWorld();
-});
-afterAll(async () => {
-  await world.close();
-  rmSync(folder, { recursive: true });
-});
+const { world } = await worldOf();
+afterAll(() => rmSync(folder, { recursive: true }));
 
 test('ingest processes leave in turn after a change of credentials, and so does the console', async () => {
   const file = join(folder, 'uri');

@@ -2,13 +2,13 @@
 import { execFile } from 'node:child_process';
 import { createServer } from 'node:http';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { Queue } from 'bullmq';
 import { ROOT } from '../../tools/root.ts';
 import { QUEUE_PREFIX } from '../../internal/queue/job.ts';
 import { listen } from '../support/listen.ts';
 import { alertSections, read } from '../support/pages.ts';
-import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { storesOfFile } from '../support/test-stores.ts';
 
 const DEADLINE_MS = 60_000;
 const blockOf = (text: string): string => /^```sh\n([\s\S]*?)^```/m.exec(text)?.[1] ?? '';
@@ -21,12 +21,7 @@ const KUBECTL = `kubectl() {
   "\${@//9090/$ADMIN_PORT}"
 }`;
 
-let stores: TestStores;
-
-beforeAll(async () => {
-  stores = await openTestStores();
-});
-afterAll(() => stores.close());
+const stores = await storesOfFile();
 
 /** Runs `command` in a terminal with the functions; returns its output. */
 async function terminal(

@@ -1,31 +1,23 @@
 /** The audit by the leading controller. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import type { Collection } from 'mongodb';
+import { expect, test } from '@jest/globals';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { accountCollection, type Account } from '../../internal/account/account.ts';
 import { selfAudit } from '../../internal/controller/self-audit.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import type { State } from '../../internal/submission/states.ts';
-import type { SubmissionRecord } from '../../internal/submission/submission.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { createRegistry } from '../../internal/platform/registry.ts';
 import { kinds, type Kind } from '../../internal/view/check-records.ts';
-import { makeIndexes, newTestClock, recordOf } from '../support/processor-records.ts';
-import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { newTestClock, recordOf } from '../support/records.ts';
+import { storesOfFile } from '../support/test-stores.ts';
 
 const HOUR_MS = 3_600_000;
 const clock = newTestClock();
-let stores: TestStores;
-let requests: Collection<SubmissionRecord>;
-let accounts: Collection<Account>;
-
-beforeAll(async () => {
-  stores = await openTestStores();
-  requests = await makeIndexes(stores);
-  accounts = accountCollection(stores.db);
-});
-afterAll(() => stores.close());
+const stores = await storesOfFile({ indexes: true });
+const requests = stores.db.collection<SubmissionRecord>(SUBMISSIONS);
+const accounts = accountCollection(stores.db);
 
 /** A correct record, ten minutes old, with these changes. */
 async function plant(

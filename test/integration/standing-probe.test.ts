@@ -2,7 +2,7 @@
  * The standing probe of the leading controller, and `helm test`: a submission of a test partner
  * over the partners' own interface, and what they say when it does not go through.
  */
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { afterEach, expect, test } from '@jest/globals';
 import { execFile } from 'node:child_process';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { writeFileSync } from 'node:fs';
@@ -18,22 +18,15 @@ import { ROOT } from '../../tools/root.ts';
 import { listen } from '../support/listen.ts';
 import { read } from '../support/pages.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
-import { NO_REDIS, openWorld, type InProcess, type World } from '../support/world.ts';
+import { NO_REDIS, worldOf, type InProcess } from '../support/world.ts';
 
 const testKey = newApiKey().replace('pik_', 'pik_test_');
 const OPERATOR = 'kubectl exec deploy/processor -- partner-ingest';
-let world: World;
-let [controller, ingest, processor]: InProcess[] = [];
-
-beforeAll(async () => {
-  world = await openWorld({ controller: false });
-  const annotations = { 'partner-ingest.io/mode': 'test' };
-  await world.writePartner({ partner: 'test', keys: [testKey], annotations });
-  controller = await world.start('controller');
-  ingest = await world.start('ingest');
-  processor = await world.start('processor');
-});
-afterAll(() => world.close());
+const annotations = { 'partner-ingest.io/mode': 'test' };
+const { world, controller, ingest, processor } = await worldOf(
+  ['controller', 'ingest', 'processor'],
+  { controller: false, partners: [{ partner: 'test', keys: [testKey], annotations }] },
+);
 
 /** The pod of `helm test` in an install with these processes. */
 async function helmTest(services: readonly InProcess[], seconds = 60) {
@@ -48,7 +41,7 @@ async function helmTest(services: readonly InProcess[], seconds = 60) {
     timeout: HANG_MS,
     env: {
       ADMIN_ADDRESSES: services.map(({ adminUrl }) => new URL(adminUrl).host).join(' '),
-      BASE_URL: `${ingest!.url}/api/v1`,
+      BASE_URL: `${ingest.url}/api/v1`,
       TIMEOUT_SECONDS: String(seconds),
       EMAIL: 'helm-test@example.com',
       OPERATOR,
@@ -58,14 +51,14 @@ async function helmTest(services: readonly InProcess[], seconds = 60) {
 }
 
 test('helm test sees a submission of the test partner through, without e-mail or rights on the database', async () => {
-  const { stdout } = await helmTest([ingest!, processor!, controller!]);
+  const { stdout } = await helmTest([ingest, processor, controller]);
   expect(stdout).toContain('the whole way works');
   expect(world.mail.mails).toEqual([]);
 });
 
 test('helm test fails where a pod is ready with a warning, and says what to set', async () => {
   const alone = await world.start('ingest', { REDIS_URL: NO_REDIS });
-  await expect(helmTest([alone, processor!])).rejects.toMatchObject({
+  await expect(helmTest([alone, processor])).rejects.toMatchObject({
     stderr: expect.stringMatching(/Redis at 127\.0\.0\.1:1: the connection is refused/),
   });
   await alone.close();
@@ -92,7 +85,7 @@ async function probed(baseUrl: string, key = testKey) {
 
 test('each probe is a submission of its own, completed, and timed by step', async () => {
   for (let round = 0; round < 2; round += 1)
-    expect(await probed(`${ingest!.url}/api/v1`)).toEqual({
+    expect(await probed(`${ingest.url}/api/v1`)).toEqual({
       said: '',
       values: ['success 1', 'accept', 'outcome'],
     });
@@ -118,7 +111,7 @@ const silent: RequestListener = () => {};
 test.each<[string, () => Promise<string>, string | undefined, RegExp, string[]]>([
   [
     'a key that ingest does not know',
-    async () => `${ingest!.url}/api/v1`,
+    async () => `${ingest.url}/api/v1`,
     `${testKey}x`,
     /^the step accept fails: expected 202, got 401: \{"error":"Unauthorized: Invalid API Key"\}$/,
     [],
@@ -166,8 +159,8 @@ test.each<[string, () => Promise<string>, string | undefined, RegExp, string[]]>
 });
 
 test('helm test that is not in time says how the request stands, and what an operator may ask', async () => {
-  await processor!.close();
-  await expect(helmTest([ingest!], 1)).rejects.toMatchObject({
+  await processor.close();
+  await expect(helmTest([ingest], 1)).rejects.toMatchObject({
     stderr: expect.stringMatching(
       /^(req_\w+) is still processing after 1 s\n {2}what became of it: kubectl .* show \1\n$/,
     ),
@@ -175,10 +168,10 @@ test('helm test that is not in time says how the request stands, and what an ope
 });
 
 test('the leading controller probes by its settings, and without a key it has no value', async () => {
-  expect(await (await fetch(`${controller!.adminUrl}/metrics`)).text()).not.toMatch(
+  expect(await (await fetch(`${controller.adminUrl}/metrics`)).text()).not.toMatch(
     /^partner_ingest_probe/m,
   );
-  await controller!.close();
+  await controller.close();
   const PROBE_URL = await serverOf(accepting('completed'));
   const probing = await world.start('controller', { PROBE_URL, PROBE_KEY: testKey });
   await eventually(

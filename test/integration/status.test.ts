@@ -1,5 +1,5 @@
 /** Status look-ups and lists. */
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { beforeAll, describe, expect, test } from '@jest/globals';
 import { startMongo } from '../../deploy/local/stores.ts';
 import { duplicateReason } from '../../internal/application/reasons.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
@@ -10,27 +10,16 @@ import { bodies, expectAnswer, idOf } from '../support/ingest.ts';
 import { INGEST_PATH, lookedUp, send, type Answer, type RequestOptions } from '../support/http.ts';
 import { newRecord } from '../support/records.ts';
 import { eventually } from '../support/wait.ts';
-import { openWorld, type InProcess, type World } from '../support/world.ts';
+import { openWorld, worldOf } from '../support/world.ts';
 
 const UNKNOWN = '{"error":"Not found: no request of yours has this request_id"}';
 const USE_GET = '{"error":"Method not allowed: use GET"}';
 const UNAVAILABLE =
   '{"error":"Status unavailable: the submission itself is not affected; ask again later, do not submit it again"}';
 
-let world: World;
-let ingest: InProcess;
 const otherKey = newApiKey();
-
-beforeAll(async () => {
-  world = await openWorld();
-  await world.writePartner({ partner: 'other', keys: [otherKey] });
-  ingest = await world.start('ingest');
-  await eventually(
-    'the key of the other partner',
-    async () => (await lookUp('req_x', { key: otherKey })).status === 404,
-  );
-});
-afterAll(() => world.close());
+const partners = [{ partner: 'other', keys: [otherKey] }];
+const { world, ingest } = await worldOf(['ingest'], { partners });
 
 const lookUpOnce = (
   id: string,

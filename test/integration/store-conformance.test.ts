@@ -2,21 +2,19 @@
  * Runs the same operations on the simulation's model of MongoDB and on the database, and compares
  * results and documents.
  */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import * as fc from 'fast-check';
 import { Binary, type Db } from 'mongodb';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
-import { ACCOUNTS, TEST_ACCOUNTS, accountIndexes } from '../../internal/account/account.ts';
+import { ACCOUNTS, TEST_ACCOUNTS } from '../../internal/account/account.ts';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import type { HandOver } from '../../internal/mail/relay-answers.ts';
 import { createLogger } from '../../internal/platform/log.ts';
-import { ensureIndexes } from '../../internal/platform/mongo-indexes.ts';
 import type { CommitResult } from '../../internal/submission/commit-entry.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
-import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { groupCommitLimits } from '../../internal/submission/limits.ts';
 import { eventsOf, openStates, states, type State } from '../../internal/submission/states.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
@@ -31,7 +29,7 @@ import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { databaseOf, driverOf } from '../simulation/driver.ts';
 import { MemoryCollection } from '../simulation/memory-collection.ts';
 import { noMetrics, ourParts, retention } from '../simulation/world.ts';
-import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { storesOfFile } from '../support/test-stores.ts';
 import { timedDatabase } from '../support/timed-database.ts';
 import { HANG_MS, HEAL_HANG_MS } from '../support/wait.ts';
 
@@ -42,13 +40,7 @@ const BODIES = 2;
 const KEYS = 2;
 const VERSIONS = 3;
 
-let stores: TestStores;
-
-beforeAll(async () => {
-  stores = await openTestStores();
-  await ensureIndexes(stores.db, [...submissionIndexes, ...accountIndexes]);
-});
-afterAll(() => stores.close());
+const stores = await storesOfFile({ indexes: true });
 
 /** Opens our stores on a database, with a test clock. */
 function open(db: Db) {

@@ -1,13 +1,10 @@
 /** Tests by test keys, from outside: every ending on demand, and nothing live changes by them. */
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import type { Document } from 'mongodb';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { TEST_ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { testEndings } from '../../internal/application/test-endings.ts';
 import { LIST_PATH } from '../../internal/ingest/contract.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { partnerSecretManifest } from '../../internal/partner/key-manifest.ts';
 import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
 import { DAY_MS, later } from '../../internal/platform/clock.ts';
 import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
@@ -17,35 +14,17 @@ import { INGEST_PATH, lookedUp, send, type Answer } from '../support/http.ts';
 import { bodies, expectAnswer } from '../support/ingest.ts';
 import { hurryReconcile } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
-import {
-  newApplication,
-  openWorld,
-  requestIdOf,
-  type InProcess,
-  type World,
-} from '../support/world.ts';
+import { newApplication, requestIdOf, worldOf } from '../support/world.ts';
 
-let world: World;
-let ingest: InProcess;
-let processor: InProcess;
 const [testKey, otherTestKey] = [newApiKey({ test: true }), newApiKey({ test: true })];
-
-beforeAll(async () => {
-  world = await openWorld();
-  for (const [partner, key] of [
-    ['demo', testKey],
-    ['other', otherTestKey],
-  ] as const) {
-    const annotations = { [MODE_ANNOTATION]: 'test' };
-    const secret = { name: `tests-${partner}`, namespace: 'keys', partner, keys: [key] };
-    const { yaml } = partnerSecretManifest({ ...secret, annotations });
-    await writeFile(join(world.keyFolder, `tests-${partner}.yaml`), yaml);
-  }
-  ingest = await world.start('ingest');
-  processor = await world.start('processor');
-  await eventually('the keys', async () => (await list(otherTestKey)).status === 200);
+const tests = { annotations: { [MODE_ANNOTATION]: 'test' } };
+const { world, ingest, ...first } = await worldOf(['ingest', 'processor'], {
+  partners: [
+    { partner: 'demo', name: 'tests-demo', keys: [testKey], ...tests },
+    { partner: 'other', name: 'tests-other', keys: [otherTestKey], ...tests },
+  ],
 });
-afterAll(() => world.close());
+let { processor } = first;
 
 const testAccounts = (filter = {}) =>
   world.stores.db.collection<Account>(TEST_ACCOUNTS).find(filter).toArray();

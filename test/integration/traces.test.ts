@@ -13,27 +13,23 @@ import {
   type ReceivedSpan,
 } from '../support/otlp-receiver.ts';
 import { HEAL_HANG_MS, eventually } from '../support/wait.ts';
-import { NO_REDIS, newApplication, openWorld, requestIdOf, type World } from '../support/world.ts';
+import { NO_REDIS, newApplication, requestIdOf, worldOf } from '../support/world.ts';
 
 const DOCS = new URL('../../docs/traces-and-logs.md', import.meta.url);
 
-let world: World;
+const { world } = await worldOf();
 let collector: OtlpReceiver;
 let ingest: ServiceProcess;
 let processor: ServiceProcess;
 
 beforeAll(async () => {
-  [world, collector] = await Promise.all([openWorld(), startOtlpReceiver()]);
+  collector = await startOtlpReceiver();
   [ingest, processor] = await Promise.all([
     world.spawn('ingest', collector.environment),
     world.spawn('processor', collector.environment),
   ]);
 });
-afterAll(async () => {
-  await world.close();
-  await collector.close();
-});
-
+afterAll(() => collector.close());
 afterEach(async () => {
   world.mail.setFault(undefined);
   // Remaining work would hold the places of the next test.

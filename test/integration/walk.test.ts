@@ -1,10 +1,10 @@
 /** Walks over all matching records in pages, on a store that reads all matches for one page. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { beforeAll, expect, test } from '@jest/globals';
 import { MongoServerError, type Collection, type Filter } from 'mongodb';
 import { DAY_MS } from '../../internal/platform/clock.ts';
 import { firstIdAt } from '../../internal/platform/ids.ts';
 import { pagesOf } from '../../internal/platform/mongo-read.ts';
-import { openTestStores, type TestStores } from '../support/test-stores.ts';
+import { storesOfFile } from '../support/test-stores.ts';
 
 interface Walked {
   readonly _id: string;
@@ -15,8 +15,8 @@ const SIZE = 10;
 const odd = { odd: true };
 const now = Date.now();
 
-let stores: TestStores;
-let walked: Collection<Walked>;
+const stores = await storesOfFile();
+const walked = stores.db.collection<Walked>('walked');
 
 /** Records at one instant, or `everyMs` apart. */
 function burst(count: number, fromMs: number, everyMs: number): Walked[] {
@@ -37,11 +37,8 @@ const records = [
 const expected = records.filter((record) => record.odd).map(({ _id }) => _id);
 
 beforeAll(async () => {
-  stores = await openTestStores();
-  walked = stores.db.collection<Walked>('walked');
   await walked.insertMany(records.toReversed());
 });
-afterAll(() => stores.close());
 
 /**
  * Walks a store that refuses to sort more than `most` documents, as FerretDB does with millions.

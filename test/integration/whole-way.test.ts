@@ -1,25 +1,11 @@
 /** The main job from outside: a partner's POST becomes an account and an e-mail. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import { send } from '../support/http.ts';
 import { HANG_MS } from '../support/wait.ts';
-import {
-  newApplication,
-  openWorld,
-  requestIdOf,
-  type InProcess,
-  type World,
-} from '../support/world.ts';
+import { newApplication, requestIdOf, worldOf } from '../support/world.ts';
 
-let world: World;
-let ingest: InProcess;
-
-beforeAll(async () => {
-  world = await openWorld();
-  ingest = await world.start('ingest');
-  await world.start('processor');
-});
-afterAll(() => world.close());
+const { world, ingest } = await worldOf(['ingest', 'processor']);
 
 test('a valid application is completed, with one account and one e-mail with a working link', async () => {
   const application = newApplication();

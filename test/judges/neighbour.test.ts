@@ -3,7 +3,7 @@
  * recipients. The outcome must be equal and the time bounded.
  */
 import type { Socket } from 'node:net';
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { DemoPartner } from '../../deploy/local/demo-keys.ts';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { LIST_PATH } from '../../internal/ingest/contract.ts';
@@ -20,7 +20,7 @@ import type { SmtpFault } from '../support/mail-catcher.ts';
 import { newRecord } from '../support/records.ts';
 import { newRandom } from '../support/random.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, openWorld, requestIdOf, type World } from '../support/world.ts';
+import { newApplication, requestIdOf, worldOf } from '../support/world.ts';
 import { shapes } from './shapes.ts';
 
 const ADVERSARY = 100;
@@ -46,27 +46,21 @@ interface Adversary {
   readonly relay?: SmtpFault;
 }
 
-let world: World;
+const victimKey = newApiKey();
+const { world } = await worldOf([], { partners: [{ partner: 'victim', keys: [victimKey] }] });
 let ingest: ServiceProcess;
 let processor: ServiceProcess;
 let bound: number;
-const victimKey = newApiKey();
 
 beforeAll(async () => {
-  world = await openWorld();
-  await world.writePartner({ partner: 'victim', keys: [victimKey] });
   ingest = await world.spawn('ingest');
   processor = await world.spawn('processor');
-  await eventually('the key of the victim', async () => {
-    return (await send(ingest.url, { key: victimKey, body: '[]' })).status === 400;
-  });
   bound = Math.max(BOUND_MS, TIMES_ALONE * (await victimWorks()).tookMs);
 });
 // Work that the adversary left must not delay the next test.
 afterEach(async () => {
   await pastLockConflicts(() => world.stores.db.collection(SUBMISSIONS).deleteMany({}));
 });
-afterAll(() => world.close());
 
 const isTheirs = (address: string): boolean => address.includes('-adversary@');
 

@@ -5,7 +5,7 @@ import { ROOT } from '../../tools/root.ts';
 import { runCli as runCliHere } from '../../cmd/cli/wire.ts';
 import { endOf } from '../../tools/program.ts';
 import { HANG_MS } from './wait.ts';
-import { openWorld, type InProcess, type World } from './world.ts';
+import { worldOf, type World } from './world.ts';
 
 export interface Ran {
   readonly code: number | null;
@@ -62,13 +62,8 @@ export function cliOf(
   return (...words) => runCli(world.environment, ...words);
 }
 
-export async function openOperatorWorld(): Promise<{
-  readonly world: World;
-  readonly ingest: InProcess;
-  readonly cli: ReturnType<typeof cliOf>;
-}> {
-  const world = await openWorld();
-  const ingest = await world.start('ingest');
-  await world.start('processor');
-  return { world, ingest, cli: cliOf(world) };
+/** Opens a world for a test file with an operator's command, and closes it after the tests. */
+export async function operatorWorld() {
+  const opened = await worldOf(['ingest', 'processor']);
+  return { ...opened, cli: cliOf(opened.world) };
 }

@@ -18,3 +18,24 @@ export function newRecord(changes: Partial<SubmissionRecord> = {}, text = '{}'):
   const received = { requestId, receivedAt, partnerId: 'demo', remoteIp: '127.0.0.1' };
   return { ...acceptedRecord(received, { bytes, received: bytes.length }), ...changes };
 }
+
+/** A record of ingest, received at `receivedAt` with `fields` as its body. */
+export function recordOf(
+  fields: object,
+  receivedAt: Date,
+  more: Partial<SubmissionRecord> = {},
+): SubmissionRecord {
+  return newRecord({ receivedAt, ...more }, JSON.stringify(fields));
+}
+
+/** A clock that the test moves. It starts at the present time, which TTL indexes use. */
+export function newTestClock() {
+  let ms = Date.now();
+  return {
+    now: () => new Date(ms),
+    monotonicMs: () => ms,
+    advance: (by: number): void => {
+      ms += by;
+    },
+  };
+}

@@ -1,8 +1,12 @@
 /** A database and a Redis number for each test file. */
 /* oxlint-disable node/no-process-env -- set by global-setup.ts */
 import { randomBytes } from 'node:crypto';
+import { afterAll } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { MongoClient, type Db } from 'mongodb';
+import { accountIndexes } from '../../internal/account/account.ts';
+import { ensureIndexes } from '../../internal/platform/mongo-indexes.ts';
+import { submissionIndexes } from '../../internal/submission/indexes.ts';
 
 export interface TestStores {
   readonly mongodbUri: string;
@@ -53,6 +57,19 @@ export async function openTestStores(): Promise<TestStores> {
       }
     },
   };
+}
+
+/** Opens stores for a test file, with the processor's indexes if it asks, and closes them after it. */
+export async function storesOfFile({ indexes = false } = {}): Promise<TestStores> {
+  const stores = await openTestStores();
+  afterAll(() => stores.close());
+  try {
+    if (indexes) await ensureIndexes(stores.db, [...submissionIndexes, ...accountIndexes]);
+    return stores;
+  } catch (error) {
+    await stores.close();
+    throw error;
+  }
 }
 
 function required(name: string): string {

@@ -2,6 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { afterAll } from '@jest/globals';
 import { startConsoleProcess } from '../../cmd/console/wire.ts';
 import { startController } from '../../cmd/controller/wire.ts';
 import { startIngest } from '../../cmd/ingest/wire.ts';
@@ -75,10 +76,16 @@ export interface World {
   close(): Promise<void>;
 }
 
+export interface WorldOptions {
+  /** False: no controller is started. */
+  readonly controller?: boolean;
+  readonly environment?: Environment;
+  /** Partners besides `demo` and `dormant`, whose keys each process knows from its start. */
+  readonly partners?: readonly DemoPartner[];
+}
+
 /** Opens stores, mail catcher and two partners, and a controller by default. */
-export async function openWorld(
-  options: { readonly controller?: boolean; readonly environment?: Environment } = {},
-): Promise<World> {
+export async function openWorld(options: WorldOptions = {}): Promise<World> {
   const closers = new Closers(createLogger('test', 'warn'));
   const stores = await openTestStores();
   closers.add('stores', () => stores.close(), HANG_MS);
@@ -95,6 +102,7 @@ export async function openWorld(
     keys: [inactiveKey],
     status: 'inactive',
   });
+  for (const partner of options.partners ?? []) await writePartnerSecret(keyFolder, partner);
 
   const environment: Environment = {
     MONGODB_URI: stores.mongodbUri,
@@ -177,6 +185,23 @@ export async function openWorld(
   };
   if (options.controller !== false) await world.start('controller');
   return world;
+}
+
+/** Opens a world for a test file, in which these processes run, and closes it after the tests. */
+export async function worldOf<Name extends ServiceName = never>(
+  names: readonly Name[] = [],
+  options: WorldOptions = {},
+): Promise<Readonly<Record<Name, InProcess>> & { readonly world: World }> {
+  const world = await openWorld(options);
+  afterAll(() => world.close());
+  try {
+    const started = {} as Record<Name, InProcess>;
+    for (const name of names) started[name] = await world.start(name);
+    return { ...started, world };
+  } catch (error) {
+    await world.close();
+    throw error;
+  }
 }
 
 let applicants = 0;
