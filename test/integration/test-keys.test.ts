@@ -17,11 +17,11 @@ import { eventually } from '../support/wait.ts';
 import { newApplication, requestIdOf, worldOf } from '../support/world.ts';
 
 const [testKey, otherTestKey] = [newApiKey({ test: true }), newApiKey({ test: true })];
-const tests = { annotations: { [MODE_ANNOTATION]: 'test' } };
+const asTest = { annotations: { [MODE_ANNOTATION]: 'test' } };
 const { world, ingest, ...first } = await worldOf(['ingest', 'processor'], {
   partners: [
-    { partner: 'demo', name: 'tests-demo', keys: [testKey], ...tests },
-    { partner: 'other', name: 'tests-other', keys: [otherTestKey], ...tests },
+    { partner: 'demo', name: 'tests-demo', keys: [testKey], ...asTest },
+    { partner: 'other', name: 'tests-other', keys: [otherTestKey], ...asTest },
   ],
 });
 let { processor } = first;
