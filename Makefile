@@ -78,9 +78,6 @@ fuzz: node_modules ## Ask the running service all its OpenAPI document allows an
 	@$(NEED) 'MongoDB and Redis,schemathesis'
 	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),300) $(JEST) test/integration/openapi-fuzz
 
-profile: node_modules stores build ## Say where the processor time of ingest under load goes, or of the processor in a drain (OF=processor BENCH="--connections 64,256 --seconds 5")
-	@$(NODE) node test/bench/profile.ts --of $(or $(OF),ingest) $(BENCH)
-
 drill: node_modules stores ## Chaos beside Prometheus with the chart's rules: which alert each fault raises (FAULTS= SEED= JSON=1)
 	@$(NEED) 'Helm,Prometheus'
 	@$(NODE) node test/faults/run.ts --watch --faults "$(FAULTS)" --seed "$(SEED)" $(if $(JSON),--json)

@@ -32,8 +32,6 @@ const AT_ONCE = 500;
 interface DrainOptions {
   readonly size: number;
   readonly processes: number;
-  /** Added to the usual environment. */
-  readonly environment?: Readonly<Record<string, string>>;
 }
 
 /**
@@ -61,7 +59,6 @@ export async function drain(
         MONGODB_DATABASE: database,
         REDIS_URL: redisUrl,
         SMTP_URL: sink.url,
-        ...options.environment,
       },
       options,
     );

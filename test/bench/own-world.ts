@@ -17,11 +17,8 @@ export interface Bench {
   readonly key: string;
   readonly mongoUrl: string;
   readonly redisUrl: string;
-  /** Starts a process with this on top of the common environment, and waits until it is ready. */
-  start(
-    name: 'controller' | 'ingest',
-    more?: Readonly<Record<string, string>>,
-  ): Promise<ServiceProcess>;
+  /** Starts a process and waits until it is ready. */
+  start(name: 'controller' | 'ingest'): Promise<ServiceProcess>;
   closeLater(close: () => Promise<unknown>): void;
 }
 
@@ -60,8 +57,8 @@ export async function withBench(measure: (bench: Bench) => Promise<void>): Promi
       mongoUrl: mongo.url,
       redisUrl: redis.url,
       closeLater: (close) => void opened.push(close),
-      async start(name, more = {}) {
-        const service = await startService(name, { ...environment, ...more }, { compiled: true });
+      async start(name) {
+        const service = await startService(name, environment, { compiled: true });
         opened.push(() => service.stop());
         await service.ready();
         return service;
