@@ -142,7 +142,7 @@ describe('an option', () => {
     const service = { name: 'demo-partner-ingest-ingest', port: { name: 'http' } };
     const paths = [{ path: '/api/v1', pathType: 'Prefix', backend: { service } }];
     const rules = [{ host: 'api.example.com', http: { paths } }];
-    expect(spec).toEqual({ tls: everything.ingress.tls, rules });
+    expect(spec).toEqual({ tls: everything['ingress'].tls, rules });
   });
 
   test('a Service that is reached from outside keeps the address of the client', async () => {

@@ -16,6 +16,7 @@ import {
   everything,
   objectsOf,
   production,
+  readYaml,
   render,
   renderText,
   valuesYaml,
@@ -185,76 +186,10 @@ const NOT_BY_VALUE = [
   'OTEL_SDK_DISABLED',
 ];
 
-const traced = { ...production, tracing: everything.tracing };
+const traced = { ...production, tracing: everything['tracing'] };
 
-const OIDC_FOLDER = '/etc/partner-ingest/oidc';
-
-/** The value that sets each setting, and how it arrives. */
-const settable: Record<string, readonly [string, unknown, string?]> = {
-  MONGODB_URI: ['mongodb.file', '/mongodb'],
-  MONGODB_DATABASE: ['mongodb.database', 'other'],
-  REDIS_URL: ['redis.file', '/redis'],
-  ALLOW_INSECURE_STORES: ['allowInsecureStores', true],
-  HTTP_HOST: ['listenAddress', '::'],
-  HTTP_PORT: ['ingest.port', 8081],
-  HTTP_KEEP_ALIVE_SECONDS: ['proxyIdleSeconds', 600, '615'],
-  ADMIN_HOST: ['listenAddress', '::'],
-  ADMIN_PORT: ['adminPort', 9091],
-  TRUSTED_PROXIES: ['trustedProxies', ['10.0.0.0/8', 'fd00::/8'], '10.0.0.0/8,fd00::/8'],
-  RATE_LIMIT_MAX: ['ingest.rateLimit.max', 1_000_000_000],
-  RATE_LIMIT_WINDOW_SECONDS: ['ingest.rateLimit.windowSeconds', 30],
-  ACCEPT_TIMEOUT_MS: ['ingest.acceptTimeoutMs', 1500],
-  STATUS_ENDPOINT: ['ingest.statusEndpoint', false],
-  LOG_ACCEPTS: ['ingest.logAccepts', true],
-  OTEL_EXPORTER_OTLP_ENDPOINT: ['tracing.endpoint', 'http://other:4318'],
-  OTEL_EXPORTER_OTLP_PROTOCOL: ['tracing.protocol', 'grpc'],
-  OTEL_TRACES_SAMPLER: ['tracing.sampler', 'always_on'],
-  OTEL_TRACES_SAMPLER_ARG: ['tracing.sampleRatio', 0.25],
-  // preStop waits in place of SHUTDOWN_DELAY_MS, which stays 0.
-  SHUTDOWN_DELAY_MS: ['ingest.preStopSeconds', 7, '0'],
-  PARTNER_KEYS_SOURCE: ['partnerKeys.source', 'directory:/keys'],
-  WATCH_NAMESPACES: ['partnerKeys.namespace', 'a'],
-  PROBE_KEY: ['probe.file', '/probe'],
-  PROBE_URL: ['probe.url', 'https://api.other.example/api/v1'],
-  SMTP_URL: ['smtp.file', '/smtp'],
-  MAIL_FROM: ['smtp.from', 'other@example.com'],
-  MAIL_CLIENT_NAME: ['smtp.clientName', 'mail.example.com'],
-  LOGIN_URL: ['links.loginUrl', 'https://other.example.com'],
-  LINK_SECRET: ['links.file', '/links'],
-  MAIL_PER_SECOND: ['smtp.perSecond', 14],
-  MAIL_CONNECTIONS: ['smtp.connections', 3],
-  PROCESSOR_CONCURRENCY: ['processor.concurrency', 7],
-  PROCESSOR_REPLICAS: ['processor.replicaCount', 5],
-  RETENTION_COMPLETED_DAYS: ['retention.completedDays', 21],
-  RETENTION_REJECTED_DAYS: ['retention.rejectedDays', 22],
-  RETENTION_UNDELIVERABLE_DAYS: ['retention.undeliverableDays', 23],
-  RETENTION_CLOSED_DAYS: ['retention.closedDays', 28],
-  RETENTION_MALFORMED_DAYS: ['retention.malformedDays', 24],
-  RETENTION_REFUSED_DAYS: ['retention.refusedDays', 25],
-  RETENTION_WITHDRAWN_DAYS: ['retention.withdrawnDays', 26],
-  RETENTION_BODY_DAYS: ['retention.bodyDays', 27],
-  LOG_LEVEL: ['logLevel', 'warn'],
-  SMTP_TLS: ['smtp.tls', 'required'],
-  MAIL_TEMPLATES: ['smtp.templatesConfigMap', 'texts', '/etc/partner-ingest/mail'],
-  MAIL_FROM_NAME: ['smtp.fromName', 'Example Capital'],
-  MAIL_SUPPORT_CONTACT: ['smtp.supportContact', 'help@example.com'],
-  TEST_MAIL_TO: ['smtp.testTo', 'tests@example.com'],
-  CONSOLE_HOST: ['listenAddress', '::'],
-  CONSOLE_URL: ['console.oidc.url', 'https://other.example.com'],
-  CONSOLE_PROCESSES: [
-    'fullnameOverride',
-    'other',
-    ['ingest', 'processor', 'controller']
-      .map((one) => `http://other-${one}-metrics:9091`)
-      .join(','),
-  ],
-  CONSOLE_SESSION_SECRET: ['console.oidc.existingSecret', 'other', `${OIDC_FOLDER}/sessionSecret`],
-  OIDC_CLIENT_SECRET: ['console.oidc.existingSecret', 'other', `${OIDC_FOLDER}/clientSecret`],
-  OIDC_ISSUER: ['console.oidc.issuer', 'https://login.other.example'],
-  OIDC_CLIENT_ID: ['console.oidc.clientId', 'other'],
-  OIDC_ROLES_CLAIM: ['console.oidc.rolesClaim', 'groups'],
-  POD_NAME: ['nameOverride', 'other', '(filled in)'],
-};
+type Settable = readonly [path: string, given: unknown, arrives?: string];
+const settable = readYaml('settings.yaml') as Readonly<Record<string, Settable>>;
 
 describe('settings', () => {
   let folder: string;
@@ -288,7 +223,7 @@ describe('settings', () => {
   });
 
   test('a value arrives in the setting', async () => {
-    const set = (values: Json, [path, given]: readonly [string, unknown, string?]): Json => {
+    const set = (values: Json, [path, given]: Settable): Json => {
       const secret = path.replace(/\.file$/, '.existingSecret');
       return withValue(secret === path ? values : withValue(values, secret, ''), path, given);
     };
@@ -337,7 +272,10 @@ describe('settings', () => {
       SMTP_URL: 'smtp://relay',
       LINK_SECRET: '0a9b1c8d2e7f3a6b4c5d9e8f7a6b5c4d',
     };
-    const required = { MAIL_FROM: production.smtp.from, LOGIN_URL: production.links.loginUrl };
+    const required = {
+      MAIL_FROM: production['smtp'].from,
+      LOGIN_URL: production['links'].loginUrl,
+    };
     for (const [name, value] of Object.entries(secrets)) writeFileSync(join(folder, name), value);
     const told = environmentOf(await render(production), process);
     const environment = Object.fromEntries(

@@ -27,51 +27,13 @@ export interface Rendered extends Json {
   };
 }
 
-export const evaluation = { evaluation: { enabled: true } };
+/** A document of cases or values beside the tests of the chart. */
+export const readYaml = (path: string): Json =>
+  parse(readFileSync(`${ROOT}test/chart/${path}`, 'utf8'), { merge: true }) as Json;
 
-/** The smallest production values. */
-export const production = {
-  mongodb: { existingSecret: 'mongodb' },
-  redis: { existingSecret: 'redis' },
-  smtp: { existingSecret: 'smtp', from: 'welcome@example.com' },
-  links: { existingSecret: 'links', loginUrl: 'https://login.example.com/activate' },
-};
-
-/** Production with everything enabled. */
-export const everything = {
-  ...production,
-  trustedProxies: ['10.0.0.0/8'],
-  ingress: {
-    enabled: true,
-    hosts: ['api.example.com'],
-    tls: [{ secretName: 'tls', hosts: ['api.example.com'] }],
-  },
-  caBundle: { existingConfigMap: 'ca' },
-  smtp: { ...production.smtp, templatesConfigMap: 'texts' },
-  tracing: { endpoint: 'http://collector.monitoring:4318' },
-  ingest: { autoscaling: { enabled: true } },
-  processor: {
-    autoscaling: {
-      enabled: true,
-      keda: { prometheusAddress: 'http://prometheus.monitoring:9090' },
-    },
-  },
-  metrics: {
-    podMonitor: { enabled: true },
-    prometheusRule: { enabled: true, runbookBaseUrl: 'https://runbooks.example' },
-    dashboard: { enabled: true },
-  },
-  networkPolicy: { egress: { enabled: true } },
-  console: {
-    oidc: {
-      issuer: 'https://login.example.com',
-      clientId: 'console',
-      existingSecret: 'console',
-      url: 'https://console.example.com',
-    },
-  },
-  probe: { existingSecret: 'probe', url: 'https://api.example.com/api/v1' },
-};
+export const { evaluation, production, everything } = readYaml('presets.yaml') as Readonly<
+  Record<'evaluation' | 'production' | 'everything', Json>
+>;
 
 /** Returns `values` with `value` at a path such as `ingest.port`. */
 export function withValue(values: Json, path: string, value: unknown): Json {
