@@ -7,6 +7,7 @@ import {
   one,
   podsOf,
   production,
+  readYaml,
   render,
   withValue,
   type Json,
@@ -33,43 +34,39 @@ const namespaced = (name: string): Json => ({
   namespaceSelector: labelled({ 'kubernetes.io/metadata.name': name }),
 });
 
+interface Case {
+  readonly base: 'evaluation' | 'production' | 'everything';
+  readonly set?: Json;
+  readonly objects?: Readonly<Record<string, Json>>;
+  readonly lacks?: Readonly<Record<string, readonly string[]>>;
+  readonly absent?: readonly string[];
+  readonly environment?: Readonly<Record<string, Readonly<Record<string, string | null>>>>;
+}
+const presets = { evaluation, production, everything };
+const options = readYaml('options.yaml') as Readonly<Record<string, readonly Case[]>>;
+
+test.each(Object.entries(options))('%s', async (_name, cases) => {
+  for (const { base, set = {}, objects = {}, lacks = {}, absent = [], environment = {} } of cases) {
+    const values = Object.entries(set).reduce<Json>(
+      (all, [path, value]) => withValue(all, path, value),
+      presets[base],
+    );
+    const rendered = await render(values);
+    const named = (name: string): Rendered => {
+      const [kind = '', end] = name.split(' ');
+      return one(rendered, kind, end);
+    };
+    for (const [name, wanted] of Object.entries(objects)) expect(named(name)).toMatchObject(wanted);
+    for (const [name, fields] of Object.entries(lacks))
+      for (const field of fields) expect(named(name)).not.toHaveProperty(field);
+    expect(absent.filter((kind) => kinds(rendered).has(kind))).toEqual([]);
+    for (const [component, variables] of Object.entries(environment))
+      for (const [name, value] of Object.entries(variables))
+        expect(environmentOf(rendered, component)[name] ?? null).toBe(value);
+  }
+});
+
 describe('an option', () => {
-  test('credentials come as files from the named Secrets, not as variables', async () => {
-    const objects = await render(withValue(production, 'mongodb.key', 'connection'));
-    expect(kinds(objects)).not.toContain('Secret');
-    const filesOf = (component: string): string[] =>
-      Object.values(environmentOf(objects, component)).filter((value) => /\/secrets\//.test(value));
-    const folder = '/etc/partner-ingest/secrets';
-    const stores = [`${folder}/MONGODB_URI`, `${folder}/REDIS_URL`];
-    expect(filesOf('ingest')).toEqual(stores);
-    expect(filesOf('processor')).toEqual([
-      ...stores,
-      `${folder}/SMTP_URL`,
-      `${folder}/LINK_SECRET`,
-    ]);
-    expect(volume(specOf(objects, 'ingest'), 'secrets')['projected']).toEqual({
-      defaultMode: 0o440,
-      sources: [
-        { secret: { name: 'mongodb', items: [{ key: 'connection', path: 'MONGODB_URI' }] } },
-        { secret: { name: 'redis', items: [{ key: 'url', path: 'REDIS_URL' }] } },
-      ],
-    });
-    // Files that another program mounts need no volume.
-    const files = { existingSecret: '', file: '/vault/secrets/x' };
-    const mounted = await render({ ...production, mongodb: files, redis: files });
-    expect(specOf(mounted, 'ingest')['volumes']).toEqual([]);
-  });
-
-  test.each<[memory: string | number | null, heap: string | undefined]>([
-    ['512Mi', '--max-semi-space-size=32 --max-old-space-size=256'],
-    ['600M', '--max-semi-space-size=32 --max-old-space-size=286'],
-    [268_435_456, '--max-semi-space-size=16 --max-old-space-size=128'],
-    [null, undefined],
-  ])('a memory limit of %s bounds the heap of Node by %s', async (memory, heap) => {
-    const objects = await render(withValue(evaluation, 'ingest.resources', { limits: { memory } }));
-    expect(environmentOf(objects, 'ingest')['NODE_OPTIONS']).toBe(heap);
-  });
-
   test('a component may have its own database user, and the others share one', async () => {
     const own = (name: string): Json => ({ mongodb: { existingSecret: name, key: `k-${name}` } });
     const secretsOf = async (values: Json): Promise<string[]> => {
@@ -127,127 +124,6 @@ describe('an option', () => {
       });
       expect(volume(spec, 'ca')).toEqual({ name: 'ca', ...source });
     }
-  });
-
-  test('an Ingress has TLS, routes the base path, and lifts the limits on bodies', async () => {
-    const annotations = { 'nginx.org/client-max-body-size': '1m' };
-    const values = withValue(everything, 'ingress.annotations', annotations);
-    const { metadata, spec } = one(await render(values), 'Ingress') as Rendered & { spec: Json };
-    expect(metadata.annotations).toEqual({
-      'nginx.ingress.kubernetes.io/proxy-body-size': '0',
-      'nginx.ingress.kubernetes.io/proxy-request-buffering': 'off',
-      'traefik.ingress.kubernetes.io/router.entrypoints': 'websecure',
-      ...annotations,
-    });
-    const service = { name: 'demo-partner-ingest-ingest', port: { name: 'http' } };
-    const paths = [{ path: '/api/v1', pathType: 'Prefix', backend: { service } }];
-    const rules = [{ host: 'api.example.com', http: { paths } }];
-    expect(spec).toEqual({ tls: everything['ingress'].tls, rules });
-  });
-
-  test('a Service that is reached from outside keeps the address of the client', async () => {
-    const values = { ...production, allowPlainHttp: true, service: { type: 'LoadBalancer' } };
-    expect(one(await render(values), 'Service', '-ingest')['spec']).toMatchObject({
-      type: 'LoadBalancer',
-      externalTrafficPolicy: 'Local',
-    });
-  });
-
-  test('with an autoscaler the chart sets no number of pods', async () => {
-    const objects = await render(everything);
-    const replicas = (of: readonly Rendered[]): unknown[] =>
-      COMPONENTS.map((name) => one(of, 'Deployment', `-${name}`)['spec'].replicas as unknown);
-    expect(replicas(await render(production))).toEqual([2, 2, 2]);
-    expect(replicas(objects)).toEqual([undefined, undefined, 2]);
-    expect(one(objects, 'HorizontalPodAutoscaler', '-ingest')['spec']).toMatchObject({
-      scaleTargetRef: { kind: 'Deployment', name: 'demo-partner-ingest-ingest' },
-      metrics: [
-        {
-          containerResource: {
-            container: 'ingest',
-            name: 'cpu',
-            target: { averageUtilization: 70 },
-          },
-        },
-      ],
-    });
-    const { scaleTargetRef, triggers } = one(objects, 'ScaledObject')['spec'] as Json;
-    expect(scaleTargetRef).toMatchObject({ name: 'demo-partner-ingest-processor' });
-    expect(triggers[0].metadata).toEqual({
-      serverAddress: 'http://prometheus.monitoring:9090',
-      query:
-        'sum(max by (state) (partner_ingest_records{namespace="demo",state=~"recorded|account_created"}))',
-      // KEDA keeps the number of pods if Prometheus has no value.
-      ignoreNullValues: 'false',
-      threshold: '500',
-    });
-    const external = { name: 'backlog', matchLabels: { queue: 'all' } };
-    const autoscaling = { enabled: true, by: 'external', jobsPerPod: 50, external };
-    const metric = { name: 'backlog', selector: labelled({ queue: 'all' }) };
-    expect(
-      one(await render({ ...production, processor: { autoscaling } }), 'HorizontalPodAutoscaler')[
-        'spec'
-      ].metrics,
-    ).toEqual([
-      {
-        type: 'External',
-        external: { metric, target: { type: 'AverageValue', averageValue: '50' } },
-      },
-    ]);
-  });
-
-  test('only the controller has rights: Secrets and Events in the namespace of the keys', async () => {
-    const partnerKeys = { namespace: 'keys-a', createNamespace: false };
-    const objects = await render({ ...production, partnerKeys });
-    const roles = objects.filter(({ kind }) => kind === 'Role');
-    expect(roles.map(({ metadata, rules }) => [metadata.namespace, rules])).toEqual([
-      [
-        'keys-a',
-        [
-          { apiGroups: [''], resources: ['secrets'], verbs: ['get', 'list', 'watch'] },
-          { apiGroups: [''], resources: ['events'], verbs: ['create', 'patch'] },
-        ],
-      ],
-    ]);
-    expect(one(objects, 'RoleBinding')['subjects']).toEqual([
-      { kind: 'ServiceAccount', name: 'demo-partner-ingest-controller', namespace: 'demo' },
-    ]);
-    expect(kinds(objects)).not.toContain('ClusterRole');
-    expect(kinds(objects)).not.toContain('Namespace');
-  });
-
-  test('uninstalling keeps the namespace of the keys, except for evaluation', async () => {
-    const { metadata } = one(await render(production), 'Namespace');
-    expect([metadata.name, metadata.namespace, metadata.annotations]).toEqual([
-      'demo-partner-ingest-keys',
-      undefined,
-      { 'helm.sh/resource-policy': 'keep' },
-    ]);
-    expect(one(await render(evaluation), 'Namespace').metadata.annotations).toBeUndefined();
-  });
-
-  test('network policies let in partners to ingest, and others to what they need', async () => {
-    const partners = namespaced('ingress');
-    const objects = await render(withValue(everything, 'networkPolicy.partnersFrom', [partners]));
-    expect(one(objects, 'NetworkPolicy', '-ingest')['spec'].ingress).toEqual([
-      // The pod of `helm test` sends an application.
-      { ports: [{ port: 'http', protocol: 'TCP' }], from: [partners, RELEASE] },
-      { ports: [{ port: 'admin', protocol: 'TCP' }], from: [{ namespaceSelector: {} }, RELEASE] },
-    ]);
-    // The stores of an evaluation have no password, so only its pods may reach them.
-    const firstTry = await render(evaluation);
-    for (const store of ['mongodb', 'redis', 'mail'])
-      expect(one(firstTry, 'NetworkPolicy', `-${store}`)['spec'].ingress).toEqual([
-        { from: [RELEASE] },
-      ]);
-    const without = await render({ ...production, networkPolicy: { enabled: false } });
-    expect(kinds(without)).not.toContain('NetworkPolicy');
-    const adminPeers = async (values: Json): Promise<unknown> =>
-      one(await render({ ...production, ...values }), 'NetworkPolicy', '-processor')['spec']
-        .ingress[0].from;
-    const metricsFrom = [namespaced('monitoring')];
-    expect(await adminPeers({ networkPolicy: { metricsFrom } })).toEqual([...metricsFrom, RELEASE]);
-    expect(await adminPeers({ metrics: { enabled: false } })).toEqual([RELEASE]);
   });
 
   const reached = (objects: readonly Rendered[], component: string): Json =>
@@ -398,41 +274,5 @@ describe('an option', () => {
     }
     const { metadata } = podsOf(objects)[0] ?? {};
     expect(metadata?.['annotations']).toMatchObject(given.annotations);
-  });
-
-  test('evaluation makes stores and a demo partner, and removes them with the release', async () => {
-    const objects = await render(evaluation);
-    const addresses = one(objects, 'Secret', '-evaluation')['stringData'] as Record<string, string>;
-    expect(addresses).toMatchObject({
-      mongodb: 'mongodb://demo-partner-ingest-mongodb:27017/?directConnection=true',
-      redis: 'redis://demo-partner-ingest-redis:6379',
-      smtp: 'smtp://demo-partner-ingest-mail:1025',
-    });
-    const { metadata, stringData } = one(objects, 'Secret', 'partner-demo');
-    expect(metadata).toMatchObject({
-      namespace: 'demo-partner-ingest-keys',
-      labels: { 'partner-ingest.io/partner': 'demo' },
-    });
-    expect(Object.values(stringData as object)).toEqual([addresses['apiKey']]);
-    const mongodb = one(objects, 'StatefulSet', '-mongodb')['spec'] as Json;
-    const retention = { whenDeleted: 'Delete', whenScaled: 'Delete' };
-    expect(mongodb['persistentVolumeClaimRetentionPolicy']).toEqual(retention);
-    const standIn = { args: [], user: 101, dataPath: '/data', storage: '' };
-    const other = await render(withValue(evaluation, 'evaluation.mongodb', standIn));
-    expect(one(other, 'StatefulSet', '-mongodb')['spec'].volumeClaimTemplates).toBeUndefined();
-    const spec = specOf(other, 'mongodb');
-    expect(spec['securityContext']).toMatchObject({ runAsUser: 101, fsGroup: 101 });
-    expect(spec['containers'][0].args).toBeUndefined();
-    expect(spec['containers'][0].volumeMounts).toContainEqual({ name: 'data', mountPath: '/data' });
-  });
-
-  test('the pod of `helm test` is a hook that no mesh injects into', async () => {
-    const { metadata } = one(await render(production), 'Pod');
-    expect(metadata.annotations).toMatchObject({
-      'helm.sh/hook': 'test',
-      'linkerd.io/inject': 'disabled',
-      'helm.sh/hook-delete-policy': 'before-hook-creation,hook-succeeded',
-    });
-    expect(metadata.labels['sidecar.istio.io/inject']).toBe('false');
   });
 });

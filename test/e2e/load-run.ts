@@ -8,9 +8,8 @@ import { newApiKey } from '../../internal/partner/api-key.ts';
 import { audit, type AuditResult } from '../faults/audit.ts';
 import type { Allowance } from '../faults/fault.ts';
 import type { SentMail } from '../faults/facts.ts';
-import { Ledger, numberOf, type LedgerEntry } from '../faults/ledger.ts';
+import { numberOf, type LedgerEntry } from '../faults/ledger.ts';
 import { startLoad } from '../faults/load.ts';
-import { Planner } from '../faults/planner.ts';
 import { newRandom } from '../support/random.ts';
 import { eventually } from '../support/wait.ts';
 import { FOLDER } from './cluster.ts';
@@ -53,8 +52,6 @@ export interface LoadRun {
 
 /** Starts sending; `part` numbers the runs on one install. */
 export async function startRun(world: World, name: string, part: number): Promise<LoadRun> {
-  const random = newRandom(SEED + part);
-  const ledger = new Ledger(join(FOLDER, `ledger-${name}.jsonl`), part * RANGE);
   const inactive = newApiKey();
   let [phase, key] = ['before', newApiKey()];
   await world.applyPartner(`load-${name}`, [key]);
@@ -65,9 +62,10 @@ export async function startRun(world: World, name: string, part: number): Promis
   const processorStops: number[] = [];
   const mails = new MailCollector(world);
   const load = startLoad({
-    planner: new Planner(random, part * RANGE),
-    random,
-    ledger,
+    file: join(FOLDER, `ledger-${name}.jsonl`),
+    random: newRandom(SEED + part),
+    first: part * RANGE,
+    keyed: false,
     keys: {
       get good() {
         return key;
@@ -81,13 +79,11 @@ export async function startRun(world: World, name: string, part: number): Promis
     perSecond: PER_SECOND,
     connection: world.connection,
   });
-  let stopped = false;
-  const stop = async (): Promise<void> => {
-    if (stopped) return;
-    stopped = true;
-    await load.stop();
+  const { ledger } = load;
+  let stopped: Promise<void> | undefined;
+  const stop = (): Promise<void> => {
     mails.stop();
-    ledger.close();
+    return (stopped ??= load.stop());
   };
   return {
     get key() {
@@ -118,7 +114,8 @@ export async function startRun(world: World, name: string, part: number): Promis
     },
     stop,
     async finish(allows = []) {
-      await load.stop();
+      stopped ??= load.stop();
+      await stopped;
       await settle(world);
       await mails.collect();
       const facts = {

@@ -61,7 +61,7 @@ export class Ledger {
    * Writes JSON lines to `file` before the request is sent and before its answer counts. Ledgers of
    * one database need different `first` numbers.
    */
-  constructor(file: string, first = 1) {
+  constructor(file: string, first: number) {
     this.file = file;
     this.#first = first;
     mkdirSync(dirname(file), { recursive: true });

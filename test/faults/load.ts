@@ -3,8 +3,8 @@ import { Agent, request, type IncomingMessage, type OutgoingHttpHeaders } from '
 import { Agent as TlsAgent, request as requestTls, type AgentOptions } from 'node:https';
 import { json } from 'node:stream/consumers';
 import { INGEST_PATH } from '../support/http.ts';
-import { userAgentOf, type Answer, type Ledger, type LedgerEntry } from './ledger.ts';
-import type { PlannedRequest, Planner } from './planner.ts';
+import { Ledger, userAgentOf, type Answer, type LedgerEntry } from './ledger.ts';
+import { Planner, type PlannedRequest } from './planner.ts';
 import type { Random } from '../support/random.ts';
 
 export interface Target {
@@ -13,9 +13,12 @@ export interface Target {
 }
 
 export interface LoadOptions {
-  readonly planner: Planner;
+  /** The file of the ledger. */
+  readonly file: string;
   readonly random: Random;
-  readonly ledger: Ledger;
+  /** Loads of one database need ranges of requests and applicants of their own. */
+  readonly first?: number;
+  readonly keyed?: boolean;
   readonly keys: Readonly<Record<'good' | 'inactive' | 'unknown', string>>;
   /** An empty list pauses the load. */
   targets(): readonly Target[];
@@ -25,9 +28,11 @@ export interface LoadOptions {
 }
 
 export interface Load {
+  readonly ledger: Ledger;
   /** Stops sending; resolves once no request is under way. */
   pause(): Promise<void>;
   resume(): void;
+  /** Also closes the ledger. */
   stop(): Promise<void>;
 }
 
@@ -39,8 +44,9 @@ const CONCURRENCY_EACH = 40;
 const CLIENT_TIMEOUT_MS = 75_000;
 
 export function startLoad(options: LoadOptions): Load {
-  const { planner, random, ledger } = options;
-  const { connection } = options;
+  const { random, connection, first = 0, keyed = true } = options;
+  const planner = new Planner(random, first, { keyed });
+  const ledger = new Ledger(options.file, first);
   const agentOf = (more: AgentOptions): Agent =>
     connection === undefined ? new Agent(more) : new TlsAgent({ ...connection, ...more });
   const agent = agentOf({ keepAlive: true, maxSockets: CONCURRENCY });
@@ -84,10 +90,10 @@ export function startLoad(options: LoadOptions): Load {
     const free = options
       .targets()
       .filter(({ instance }) => (underWayAt.get(instance) ?? 0) < CONCURRENCY_EACH);
-    const [first, ...others] = free;
-    if (!running || first === undefined || underWay.size >= CONCURRENCY) return;
+    const [one, ...others] = free;
+    if (!running || one === undefined || underWay.size >= CONCURRENCY) return;
     for (const planned of planner.next()) {
-      const sending = sendOne(planned, random.pick([first, ...others]));
+      const sending = sendOne(planned, random.pick([one, ...others]));
       underWay.add(sending);
       void sending.finally(() => underWay.delete(sending));
     }
@@ -98,6 +104,7 @@ export function startLoad(options: LoadOptions): Load {
     while (underWay.size > 0) await Promise.all(underWay);
   };
   return {
+    ledger,
     pause,
     resume() {
       running = true;
@@ -106,6 +113,7 @@ export function startLoad(options: LoadOptions): Load {
       clearInterval(timer);
       await pause();
       agent.destroy();
+      ledger.close();
     },
   };
 }

@@ -15,9 +15,8 @@ import { newRandom } from '../support/random.ts';
 import { audit, type AuditResult } from './audit.ts';
 import type { SentMail } from './facts.ts';
 import type { Fault } from './fault.ts';
-import { Ledger, type LedgerEntry } from './ledger.ts';
+import type { LedgerEntry } from './ledger.ts';
 import { startLoad } from './load.ts';
-import { Planner } from './planner.ts';
 import { CHAOS_FOLDER, settle } from './play.ts';
 import { randomKills } from './processes.ts';
 import { openChaosWorld, type ChaosWorld } from './world.ts';
@@ -131,17 +130,17 @@ async function playLeg(
     share(options.kills),
     options.powerCut === undefined ? 0 : share(options.cuts),
   ];
-  const ledger = new Ledger(ledgerOf(folder, number), number * LEG_RANGE);
   world.facts.forgetMails();
   const load = startLoad({
-    planner: new Planner(random, number * LEG_RANGE, { keyed: true }),
+    file: ledgerOf(folder, number),
     random,
-    ledger,
+    first: number * LEG_RANGE,
     keys: world.keys,
     targets: () => world.targets(),
     phase: () => `leg ${number}`,
     perSecond: PER_SECOND,
   });
+  const { ledger } = load;
   const acknowledged = (): number =>
     ledger.entries.reduce((sum, { answer }) => sum + (answer?.status === 202 ? 1 : 0), 0);
   const faults = [
@@ -165,7 +164,6 @@ async function playLeg(
     await settle(world, load, { signal, log: () => undefined });
   } finally {
     await load.stop();
-    ledger.close();
   }
   world.facts.collectMails();
   await writeFile(mailsOf(folder, number), JSON.stringify(world.facts.mails));

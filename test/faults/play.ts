@@ -7,10 +7,9 @@ import { isOpen, openStates, type State } from '../../internal/submission/states
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { audit, type AuditResult } from './audit.ts';
 import type { Fault } from './fault.ts';
-import { Ledger } from './ledger.ts';
 import { hurryMails } from './mail.ts';
 import { startLoad, type Load } from './load.ts';
-import { Planner } from './planner.ts';
+import type { Ledger } from './ledger.ts';
 import { newRandom, type Random } from '../support/random.ts';
 import { openChaosWorld, type ChaosWorld } from './world.ts';
 
@@ -80,7 +79,6 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
   const randomOf = (part: number): Random => newRandom(options.seed * 4 + part);
   const [bodies, choices, delays] = [randomOf(1), randomOf(2), randomOf(3)];
   const folder = join(CHAOS_FOLDER, `seed-${options.seed}-${process.pid}`);
-  const ledger = new Ledger(join(folder, 'ledger.jsonl'));
   let phase = 'before';
   const world = await openChaosWorld({
     folder,
@@ -92,9 +90,8 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
   });
   try {
     const load = startLoad({
-      planner: new Planner(bodies, 0, { keyed: true }),
+      file: join(folder, 'ledger.jsonl'),
       random: bodies,
-      ledger,
       keys: world.keys,
       targets: () => world.targets(),
       phase: () => phase,
@@ -124,9 +121,8 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
       await watch?.close();
     }
     await settle(world, load, options);
-    return await judge(world, { ledger, phases, options });
+    return await judge(world, { ledger: load.ledger, phases, options });
   } finally {
-    ledger.close();
     await world.close();
   }
 }

@@ -13,9 +13,8 @@ import type { TrailEntry } from '../../internal/audit/entry.ts';
 import type { ServiceName } from '../../deploy/local/processes.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { audit, type Violation } from '../faults/audit.ts';
-import { Ledger } from '../faults/ledger.ts';
+import type { Ledger } from '../faults/ledger.ts';
 import { startLoad } from '../faults/load.ts';
-import { Planner } from '../faults/planner.ts';
 import { CHAOS_FOLDER, settle } from '../faults/play.ts';
 import { openChaosWorld, type ChaosWorld } from '../faults/world.ts';
 import { newRandom } from '../support/random.ts';
@@ -47,18 +46,16 @@ const log = (line: string): void =>
   console.error(`${((performance.now() - startedAt) / 1_000).toFixed(1).padStart(6)} s  ${line}`);
 
 async function play(world: ChaosWorld, base: Version, today: Version, folder: string) {
-  const random = newRandom(SEED);
-  const ledger = new Ledger(join(folder, 'ledger.jsonl'));
   let phase = 'before';
   const load = startLoad({
-    planner: new Planner(random, 0, { keyed: true }),
-    random,
-    ledger,
+    file: join(folder, 'ledger.jsonl'),
+    random: newRandom(SEED),
     keys: world.keys,
     targets: () => world.targets(),
     phase: () => phase,
     perSecond: PER_SECOND,
   });
+  const { ledger } = load;
   const [before, ours] = [base, today].map((version) => new Desk(world, load, version)) as [
     Desk,
     Desk,
@@ -108,7 +105,6 @@ async function play(world: ChaosWorld, base: Version, today: Version, folder: st
     return ledger.entries.length;
   } finally {
     await load.stop();
-    ledger.close();
   }
 }
 
