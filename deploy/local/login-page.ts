@@ -154,16 +154,7 @@ function pageOf(title: string, text: string, more = ''): string {
 <meta charset="utf-8" />
 <meta name="viewport" content="width=device-width, initial-scale=1" />
 <title>${title}</title>
-<style>
-  :root { color-scheme: light dark; }
-  body { margin: 0; min-height: 100vh; display: grid; place-items: center; font: 16px/1.5 system-ui, sans-serif;
-    background: light-dark(#f3f4f6, #101218); color: light-dark(#111827, #e8eaf0); }
-  main { box-sizing: border-box; width: min(420px, 100%); padding: 32px; border-radius: 12px; border-top: 6px solid #1d4ed8;
-    background: light-dark(#ffffff, #181b23); }
-  h1 { margin: 0 0 8px; font-size: 22px; }
-  button { margin-top: 16px; padding: 12px 24px; border: 0; border-radius: 8px; font: inherit; font-weight: 600;
-    color: #ffffff; background: #1d4ed8; cursor: pointer; }
-</style>
+<style>:root { color-scheme: light dark; font-family: system-ui } main { max-width: 420px; margin: 20vh auto }</style>
 </head>
 <body><main><h1>${title}</h1><p>${text}</p>${more}</main></body>
 </html>

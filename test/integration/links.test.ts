@@ -1,4 +1,4 @@
-/** The activation link on the reference login page. */
+/** The whole way of an application, and its activation link on the reference login page. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { startLoginPage, type LoginPage } from '../../deploy/local/login-page.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
@@ -55,8 +55,21 @@ const confirm = (link: URL): Promise<Response> =>
   fetch(page.url, { method: 'POST', body: link.searchParams });
 const mailsTo = (email: string): number => world.mail.mailsTo(email).length;
 
-test('the link in the e-mail activates the account once, by a button', async () => {
-  const { id, link } = await completed();
+test('an application leads to one account, one e-mail and one link, which activates it by a button', async () => {
+  const { id, application, link } = await completed();
+  const states = (await world.record(id))!.history.map(({ state }) => state);
+  expect(states).toEqual(['recorded', 'account_created', 'completed']);
+  expect(await world.accounts({ requestId: id })).toMatchObject([
+    {
+      email: application.email,
+      emailNormalized: application.email,
+      ein: application.ein,
+      businessName: application.business_name,
+      partnerId: 'demo',
+      notifiedAt: expect.any(Date),
+    },
+  ]);
+  expect(mailsTo(application.email)).toBe(1);
   for (const _ of ['a scanner', 'the applicant']) {
     const opened = await fetch(link);
     expect(opened.status).toBe(200);

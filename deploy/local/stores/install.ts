@@ -84,8 +84,7 @@ export async function debianObstacle(needsFerretDb: boolean): Promise<string | u
   const noGo = (await findProgram('go')) === undefined;
   if (needsFerretDb && noGo && !(await isCached(FERRETDB_PART)))
     return 'building FerretDB needs Go 1.25 or later on the PATH';
-  const noMirror = (await machineMirror()) === undefined;
-  if (noMirror && !(await isCached(ROOT_PART)))
+  if (!(await isCached(ROOT_PART)) && (await machineMirror()) === undefined)
     return 'a Debian root file system needs a Debian machine, for its apt sources';
   if (!(await succeeds([...PRIVATE, 'true'])))
     return 'a Debian root file system needs the right to mount (CAP_SYS_ADMIN), and unshare of util-linux';
@@ -125,7 +124,7 @@ async function rootOf(
       throw new Error('no Debian mirror in the apt sources of this machine');
     await installMmdebstrap(log, logFile);
     log(`making a root file system with ${packages.join(', ')} (about 1 min, once) …`);
-    const aptOptions = (await validityOptions()).map((file) => `--aptopt=${file}`);
+    const aptOptions = (await validityOptions()).map((option) => `--aptopt=${option}`);
     const begin = performance.now();
     await run({
       command: [
