@@ -83,24 +83,6 @@ test('imports point down, and the rooms of processes do not import each other', 
   expect(faults).toEqual([]);
 });
 
-test('no files import each other in a circle', () => {
-  const byPath = new Map(files.map((file) => [file.path, file]));
-  const state = new Map<string, 'open' | 'done'>();
-  const circles: string[] = [];
-  const visit = (path: string, trail: readonly string[]): void => {
-    if (state.get(path) === 'done') return;
-    if (state.get(path) === 'open') {
-      circles.push([...trail.slice(trail.indexOf(path)), path].join(' → '));
-      return;
-    }
-    state.set(path, 'open');
-    for (const imported of byPath.get(path)?.imports ?? []) visit(imported, [...trail, path]);
-    state.set(path, 'done');
-  };
-  for (const file of files) visit(file.path, []);
-  expect(circles).toEqual([]);
-});
-
 test('no rooms import each other in a circle', () => {
   const rooms = Map.groupBy(files, ({ room }) => room);
   const neighbours = new Map(
