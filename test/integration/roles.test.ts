@@ -101,18 +101,15 @@ function concerns(): Record<string, readonly string[]> {
 }
 
 function documented(name: Name): string[] {
-  const rows = read('docs/stores.md')
-    .split('\n')
-    .map((line) => line.split('|').map((cell) => cell.trim()));
-  const header = rows.find(([, first]) => first === 'Process')!;
-  const row = rows.find(([, first]) => first === name)!;
-  return row
-    .flatMap((cell, column) =>
-      (cell.match(/find|insert|update|remove|indexes/g) ?? []).map(
-        (right) => `${header[column]!.replaceAll('`', '')} ${right}`,
-      ),
-    )
-    .toSorted();
+  const [, entry = ''] =
+    new RegExp(`^- ${name}: ([^]*?)(?=\\n- )`, 'm').exec(read('docs/stores.md')) ?? [];
+  const rights = entry.split(';').flatMap((part) => {
+    const [verbs = '', collections = ''] = part.split(' on ');
+    return [...collections.matchAll(/`(\w+)`/g)].flatMap(([, collection]) =>
+      (verbs.match(/\w+/g) ?? []).map((verb) => `${collection} ${verb}`),
+    );
+  });
+  return rights.toSorted();
 }
 
 /** Makes each process use all of its commands. */
