@@ -1,4 +1,5 @@
 /** Makes the chart's values.schema.json from the comments in values.yaml. */
+import { readFileSync } from 'node:fs';
 import { emailRule } from '../internal/application/email-address.ts';
 import { clientNameRule } from '../internal/mail/client-name.ts';
 import {
@@ -11,85 +12,14 @@ import {
   type Pair,
   type YAMLMap,
 } from 'yaml';
+import { ROOT } from './root.ts';
 
 const SCHEMA_LINE = /^\s*@schema\s+(.*)$/;
 /** Rules of the code that a comment names, so that chart and settings take the same values. */
 const rules: Readonly<Record<string, object>> = { email: emailRule, clientName: clientNameRule };
-const strings = { additionalProperties: { type: 'string' } };
-const textOf = (...names: readonly string[]): object =>
-  Object.fromEntries(names.map((name) => [name, { type: 'string' }]));
-const named = { type: 'object', required: ['name'], properties: textOf('name') };
-const variable = { ...named, properties: textOf('name', 'value') };
-const container = {
-  ...named,
-  properties: { ...textOf('name', 'image'), env: { type: 'array', items: variable } },
-};
-const hostNames = { items: { type: 'string', minLength: 1 }, uniqueItems: true };
-const pods = { type: ['integer', 'string', 'null'] };
-const least = (minimum: number): object => ({ minimum });
-/**
- * What a key of this name takes wherever it stands. Kubernetes refuses a number where it wants a
- * string, and YAML makes numbers, booleans and nothing at all of texts without quotes.
- */
-const byName: Readonly<Record<string, object>> = {
-  annotations: strings,
-  namespaceAnnotations: strings,
-  commonAnnotations: strings,
-  labels: strings,
-  commonLabels: strings,
-  alertLabels: strings,
-  matchLabels: strings,
-  nodeSelector: strings,
-  metadata: strings,
-  authenticationRef: strings,
-  repository: { minLength: 1 },
-  database: { minLength: 1 },
-  listenAddress: { minLength: 1 },
-  image: { minLength: 1 },
-  key: { minLength: 1 },
-  file: { pattern: '^(/.+)?$' },
-  path: { pattern: '^/' },
-  dataPath: { pattern: '^/' },
-  from: { rule: 'email' },
-  email: { rule: 'email' },
-  mailFrom: { rule: 'email' },
-  hosts: hostNames,
-  hostnames: hostNames,
-  command: { items: { type: 'string' } },
-  args: { items: { type: 'string' } },
-  pullSecrets: { items: named },
-  parentRefs: {
-    items: { ...named, properties: { ...textOf('name', 'namespace', 'sectionName') } },
-  },
-  tolerations: { items: { type: 'object', properties: textOf('key', 'operator', 'value') } },
-  hostAliases: {
-    items: {
-      type: 'object',
-      properties: { ...textOf('ip'), hostnames: { items: { type: 'string' } } },
-    },
-  },
-  extraEnv: { items: variable },
-  extraVolumes: { items: named },
-  extraVolumeMounts: {
-    items: {
-      type: 'object',
-      required: ['name', 'mountPath'],
-      properties: textOf('name', 'mountPath', 'subPath'),
-    },
-  },
-  extraContainers: { items: container },
-  extraInitContainers: { items: container },
-  startup: { additionalProperties: { type: 'integer' } },
-  liveness: { additionalProperties: { type: 'integer' } },
-  readiness: { additionalProperties: { type: 'integer' } },
-  replicaCount: least(0),
-  minReplicas: least(1),
-  maxReplicas: least(1),
-  user: least(1),
-  minAvailable: pods,
-  maxUnavailable: pods,
-  pod: { $ref: '#/definitions/pods' },
-};
+const byName = parse(readFileSync(`${ROOT}tools/chart-schema.yaml`, 'utf8'), {
+  merge: true,
+}) as Readonly<Record<string, object>>;
 const DAYS = { minimum: 1, maximum: 36_500 };
 const PORTS = { items: { type: 'integer', minimum: 1, maximum: 65_535 } };
 /** Maps in braces that have the keys of another one, by the end of their path. */

@@ -121,7 +121,10 @@ export const faults: readonly Fault[] = Object.entries(expectations).map(([name,
 export function faultsNamed(names: readonly string[]): readonly Fault[] {
   return names.map((name) => {
     const fault = faults.find((one) => one.name === name);
-    if (fault === undefined) throw new Error(`there is no fault "${name}"; see --help`);
+    if (fault === undefined) {
+      const all = faults.map((one) => `  ${one.name.padEnd(28)}${one.about}`).join('\n');
+      throw new Error(`there is no fault "${name}", but these:\n${all}`);
+    }
     return fault;
   });
 }

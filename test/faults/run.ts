@@ -1,9 +1,11 @@
 /**
  * `make chaos`: every fault of the list under load, and an audit of what was promised; `make drill`:
- * the same beside Prometheus, and the alerts each fault must raise. `node test/faults/run.ts --help`.
+ * the same beside Prometheus, and the alerts each fault must raise. With `--acks` only kills and
+ * power cuts are played; a run that was interrupted goes on by the same seed.
  */
 import { parseArgs } from 'node:util';
 import { table } from '../../internal/platform/terminal.ts';
+import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { runMarathon } from './marathon.ts';
 import { runChaos } from './play.ts';
 import { faults, faultsNamed } from './list.ts';
@@ -24,24 +26,6 @@ const CONTROLS = {
   'commits-unsynced': 'synchronous_commit=off',
 } as const;
 
-const HELP = `node test/faults/run.ts [--seed N] [--acks N] [--kills N] [--seconds-per-fault N] [--faults NAME,NAME] [--cuts N] [--control NAME] [--settle each|end] [--watch] [--json]
-
-  --seed               plan of bodies, victims and instants; a random one when left out
-  --acks               play only kills, and power cuts by --cuts, until this number of requests was answered 202; a run that
-                       was interrupted goes on by the same seed
-  --kills              SIGKILLs of random parts after the faults (${DEFAULT_KILLS}, or 0 with --faults)
-  --seconds-per-fault  how long each fault lasts (${DEFAULT_SECONDS_PER_FAULT})
-  --faults             only these:
-${faults.map(({ name, about }) => `                         ${name.padEnd(22)} ${about}`).join('\n')}
-  --cuts               power cuts, instead of as many as fit into the seconds of the fault
-  --control            a setting under which power cuts must lose data, so that the run must fail:
-                       ${Object.keys(CONTROLS).join(', ')} (PostgreSQL's)
-  --settle             wait until all is final after each fault, or only at the end: quicker (each)
-  --watch              Prometheus with the chart's rules, minutes as seconds: each fault lasts until its alerts fire,
-                       no other may, and all must be over after it; all settles at the end
-  --json               the result for programs
-`;
-
 const text = { type: 'string', default: '' } as const;
 const { values: flags } = parseArgs({
   options: {
@@ -55,7 +39,6 @@ const { values: flags } = parseArgs({
     settle: text,
     watch: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
-    help: { type: 'boolean', default: false },
   },
 });
 
@@ -136,12 +119,9 @@ async function main(): Promise<boolean> {
   return !signal.aborted && isClean(result) && alarms.every(isWell);
 }
 
-if (flags.help) console.log(HELP);
-else {
-  try {
-    process.exitCode = (await main()) ? 0 : 1;
-  } catch (error) {
-    console.error(error instanceof Error ? error.message : error);
-    process.exitCode = 2;
-  }
+try {
+  process.exitCode = (await main()) ? 0 : 1;
+} catch (error) {
+  console.error(messageOf(error));
+  process.exitCode = 2;
 }
