@@ -104,7 +104,7 @@ function documented(name: Name): string[] {
   const [, entry = ''] =
     new RegExp(`^- ${name}: ([^]*?)(?=\\n- )`, 'm').exec(read('docs/stores.md')) ?? [];
   const rights = entry.split(';').flatMap((part) => {
-    const [verbs = '', collections = ''] = part.split(' on ');
+    const [verbs = '', collections = ''] = part.split(/\s+on\s+/);
     return [...collections.matchAll(/`(\w+)`/g)].flatMap(([, collection]) =>
       (verbs.match(/\w+/g) ?? []).map((verb) => `${collection} ${verb}`),
     );
