@@ -4,7 +4,7 @@ import { watchBacklog } from '../../internal/controller/watch-backlog.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { readBacklog } from '../../internal/submission/backlog.ts';
 import { BACKLOG_LOOKED_AT } from '../../internal/submission/limits.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { createRegistry } from '../../internal/platform/registry.ts';
 import { newTestClock, recordOf } from '../support/records.ts';
@@ -13,7 +13,7 @@ import { storesOfFile } from '../support/test-stores.ts';
 const HOUR_MS = 3_600_000;
 const clock = newTestClock();
 const stores = await storesOfFile({ indexes: true });
-const collection = stores.db.collection<SubmissionRecord>(SUBMISSIONS);
+const collection = stores.requests;
 
 beforeEach(async () => void (await collection.deleteMany({})));
 

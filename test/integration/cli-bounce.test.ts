@@ -4,24 +4,15 @@ import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import { readBacklog } from '../../internal/submission/backlog.ts';
 import { operatorWorld } from '../support/cli.ts';
-import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication } from '../support/world.ts';
 
-const { world, ingest, cli } = await operatorWorld();
-
-async function completed() {
-  const application = newApplication();
-  const id = await submit(world, ingest, application);
-  await world.recordIn('completed', id);
-  return { id, application, messageId: world.mail.mailsTo(application.email)[0]?.messageId ?? '' };
-}
+const { world, cli, completed, done } = await operatorWorld();
 
 test('a report makes a completed request undeliverable, and a retry mails again', async () => {
   const { id, application, messageId } = await completed();
   const report = ['bounce', '--message-id', messageId, '--status', '5.1.1', '--as', 'bounces'];
   const { bounced } = await readBacklog(world.stores.db, new Date());
-  expect(await cli(...report)).toMatchObject({ code: 0 });
+  await done(...report);
   const record = await world.recordIn('undeliverable', id);
   const reason =
     'the e-mail bounced after the mail server had taken it (5.1.1), reported by bounces';
@@ -42,7 +33,7 @@ test('a report makes a completed request undeliverable, and a retry mails again'
   expect(again).toMatchObject({ code: 0, stdout: expect.stringContaining('nothing to do') });
   expect((await world.record(id))?.history).toHaveLength(record.history.length);
 
-  expect(await cli('retry', id)).toMatchObject({ code: 0 });
+  await done('retry', id);
   await eventually('the second mail', () => world.mail.mailsTo(application.email).length === 2);
   await world.recordIn('completed', id);
   // This late report is about the first of two mails.
@@ -53,7 +44,7 @@ test('a report makes a completed request undeliverable, and a retry mails again'
 test.each(['--request', '--email'])('%s says which e-mail came back', async (option) => {
   const { id, application } = await completed();
   const value = option === '--request' ? id : application.email.toUpperCase();
-  expect(await cli('bounce', option, value)).toMatchObject({ code: 0 });
+  await done('bounce', option, value);
   await world.recordIn('undeliverable', id);
 });
 

@@ -15,13 +15,13 @@ import { OPERATOR_AUDIT, Trail } from '../../internal/audit/trail.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
 import { BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from '../../internal/processor/limits.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
-import { operatorWorld, spawnCli, type Ran } from '../support/cli.ts';
+import { operatorWorld, spawnCli } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import { leapingClock } from '../support/leaping-clock.ts';
 import { newApplication } from '../support/world.ts';
 
-const { world, ingest, cli } = await operatorWorld();
+const { world, ingest, cli, completed, done, refused, accountOf } = await operatorWorld();
 
 // Deletes all records, so that a query of one test finds nothing of another.
 afterEach(async () => {
@@ -30,9 +30,7 @@ afterEach(async () => {
     await pastLockConflicts(() => world.stores.db.collection(name).deleteMany({}));
 });
 
-const requests = () => world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
-const accounts = () => world.stores.db.collection<Account>(ACCOUNTS);
-const accountOf = async (requestId: string) => (await accounts().findOne({ requestId }))!;
+const { requests, accounts } = world.stores;
 const trailOf = (requestId: string) =>
   world.stores.db
     .collection<TrailEntry>(OPERATOR_AUDIT)
@@ -41,27 +39,6 @@ const trailOf = (requestId: string) =>
     .toArray();
 const busy = { at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } } as const;
 const unknownUser = { at: 'rcpt', answer: { code: 550, message: '5.1.1 unknown user' } } as const;
-
-/** Runs a command that succeeds. */
-async function done(...words: string[]): Promise<Ran> {
-  const ran = await cli(...words);
-  expect(ran).toMatchObject({ code: 0 });
-  return ran;
-}
-
-/** Runs a command that is refused for `reason`. */
-async function refused(reason: string | RegExp, ...words: string[]): Promise<void> {
-  const { code, stdout, stderr } = await cli(...words);
-  expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
-  expect(stderr).toMatch(reason);
-}
-
-async function completed() {
-  const application = newApplication();
-  const id = await submit(world, ingest, application);
-  await world.recordIn('completed', id);
-  return { id, application };
-}
 
 /** A request whose first attempt at the e-mail failed; the relay keeps failing. */
 async function failing() {
@@ -88,7 +65,7 @@ function tokenHashOf(mail: { readonly links: readonly string[] } | undefined): s
 test('retry brings a waiting request and then a dead letter at once, and history and trail show each', async () => {
   const { id, application } = await failing();
   // The next attempt is its last, and the command makes it instead of the time.
-  await requests().updateOne({ _id: id }, { $set: { backedOffMs: BACKED_OFF_AT_MOST_MS } });
+  await requests.updateOne({ _id: id }, { $set: { backedOffMs: BACKED_OFF_AT_MOST_MS } });
   await done('retry', id);
   await world.recordIn('dead_lettered', id);
   expect((await cli('show', id)).stdout).toMatch(/given up: the mail server did not accept/);
@@ -120,7 +97,7 @@ test('retry brings a waiting request and then a dead letter at once, and history
 test('retry and close are refused while a worker holds the claim, also with a wrong local clock', async () => {
   const { id } = await failing();
   const claimedUntil = new Date(Date.now() + CLAIM_MS);
-  await requests().updateOne({ _id: id }, { $set: { claimedUntil, dueAt: claimedUntil } });
+  await requests.updateOne({ _id: id }, { $set: { claimedUntil, dueAt: claimedUntil } });
   const before = await world.record(id);
   const until = utc(claimedUntil);
   const close = ['close', id, '--yes', '--why', 'x'];
@@ -148,12 +125,12 @@ test('retry by query lists without --yes, and with it retries what it can', asyn
   world.mail.setFault(undefined);
   await done('erase', ids[0]!, '--yes');
   // A request whose mail may have gone out three times is still sent again.
-  await requests().updateOne({ _id: ids[1]! }, { $set: { ambiguous: MAX_AMBIGUOUS } });
+  await requests.updateOne({ _id: ids[1]! }, { $set: { ambiguous: MAX_AMBIGUOUS } });
 
   const dry = await done('retry', '--state', 'undeliverable');
   expect(dry.stdout).toContain('2 would be retried; add --yes');
   expect(dry.stdout).toContain('was erased');
-  expect(await requests().countDocuments({ _id: { $in: ids }, state: 'undeliverable' })).toBe(3);
+  expect(await requests.countDocuments({ _id: { $in: ids }, state: 'undeliverable' })).toBe(3);
 
   expect((await done('retry', '--state', 'undeliverable', '--yes')).stdout).toContain('2 retried');
   for (const id of ids.slice(1)) await world.recordIn('completed', id);
@@ -291,7 +268,7 @@ test('release keeps the account, and frees its EIN and address for a new applica
 
   // The use of a link stays noted, although an unused link ends.
   const usedAt = new Date(Date.now() - 1_000);
-  await accounts().updateOne({ requestId: third }, { $set: { 'activation.usedAt': usedAt } });
+  await accounts.updateOne({ requestId: third }, { $set: { 'activation.usedAt': usedAt } });
   const { activation } = await accountOf(third);
   await done('account', 'release', third, '--yes');
   expect(await accountOf(third)).toMatchObject({ releasedAt: expect.any(Date), activation });
@@ -349,7 +326,7 @@ async function plant(count: number, change: Partial<SubmissionRecord>): Promise<
     applicant: {},
   }));
   const history = [{ state: change.state ?? like.state, at: new Date(), attempt: 1 }];
-  await requests().insertMany(records.map((record) => ({ ...record, history })));
+  await requests.insertMany(records.map((record) => ({ ...record, history })));
   return records.map(({ _id }) => _id);
 }
 
@@ -379,7 +356,7 @@ test('close ends an open request with a reason, with an account or without', asy
   const { _id: accountId } = await accountOf(id);
   expect(await world.record(id)).toMatchObject({ state: 'closed', accountId });
   // A close that was cut off between record and account is told, and finished.
-  await accounts().updateOne({ _id: accountId }, { $unset: { closedAt: true } });
+  await accounts.updateOne({ _id: accountId }, { $unset: { closedAt: true } });
   expect(await cli('audit')).toMatchObject({
     code: 1,
     stdout: expect.stringContaining('close it again'),
@@ -396,14 +373,12 @@ test('close and retry by query change only matches, and continue after a limit',
   const matching = ['--partner', 'acme', '--reason', 'answered 451', '--why', 'old'];
   const query = ['close', ...deadLettered, ...matching];
   expect((await cli(...query)).stdout).toMatch(/1203 would be closed; add --yes to do it/);
-  expect(await requests().countDocuments({ state: 'dead_lettered', partnerId: 'acme' })).toBe(
-    1_205,
-  );
+  expect(await requests.countDocuments({ state: 'dead_lettered', partnerId: 'acme' })).toBe(1_205);
   const first = await cli(...query, '--yes', '--limit', '600', '--rate', '100000', '--json');
   expect(first.json()).toMatchObject({ dry_run: false, looked_at: 600, closed: 600 });
   const rest = await cli(...query, '--yes', '--rate', '100000');
   expect(rest.stdout).toContain('603 closed');
-  expect(await requests().countDocuments({ _id: { $in: ids }, state: 'closed' })).toBe(1_203);
+  expect(await requests.countDocuments({ _id: { $in: ids }, state: 'closed' })).toBe(1_203);
   const trail = await world.stores.db
     .collection<TrailEntry>(OPERATOR_AUDIT)
     .find({ action: 'close', why: 'old', result: 'done' })
@@ -411,7 +386,7 @@ test('close and retry by query change only matches, and continue after a limit',
   expect(trail.reduce((sum, { count = 1 }) => sum + count, 0)).toBe(1_203);
   expect(await cli('close', '--state', 'completed')).toMatchObject({ code: 2 });
 
-  await requests().updateMany({ _id: { $in: others } }, { $set: { lastError: 'a bug (fixed)' } });
+  await requests.updateMany({ _id: { $in: others } }, { $set: { lastError: 'a bug (fixed)' } });
   const reason = ['--reason', 'BUG (fixed', '--rate', '1'];
   const retried = await cli('retry', ...deadLettered, ...reason, '--yes', '--json');
   expect(retried.json()).toMatchObject({ looked_at: 2, retried: 2 });

@@ -1,7 +1,7 @@
 /** Commands during a fault print what is true, and a repeated command does the rest. */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { Document } from 'mongodb';
-import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import { ACCOUNTS } from '../../internal/account/account.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import { pastLockConflicts } from '../../internal/platform/mongo.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
@@ -13,7 +13,7 @@ import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication } from '../support/world.ts';
 
-const { world, ingest, cli } = await operatorWorld();
+const { world, ingest, cli, completed, done } = await operatorWorld();
 let wire: MongoWire;
 
 beforeAll(async () => {
@@ -29,16 +29,7 @@ afterAll(async () => {
   await wire.close();
 });
 
-const requests = () => world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
-const accounts = () => world.stores.db.collection<Account>(ACCOUNTS);
-
-async function completed() {
-  const application = newApplication();
-  const id = await submit(world, ingest, application);
-  await world.recordIn('completed', id);
-  const mails = () => world.mail.mailsTo(application.email);
-  return { id, application, mails, messageId: mails()[0]?.messageId ?? '' };
-}
+const { requests, accounts } = world.stores;
 
 /** Records of the partner `acme` that no worker looks at for an hour, in the order of their ids. */
 async function plant(...changes: readonly Partial<SubmissionRecord>[]): Promise<string[]> {
@@ -62,7 +53,7 @@ async function plant(...changes: readonly Partial<SubmissionRecord>[]): Promise<
       ...change,
     };
   });
-  await requests().insertMany(records);
+  await requests.insertMany(records);
   return records.map(({ _id }) => _id);
 }
 
@@ -97,24 +88,24 @@ test.each([['one'], ['many']])(
     expect(cutOff).toMatchObject({ code: 3, stdout: '' });
     await world.recordIn('undeliverable', id);
     const retry = which === 'one' ? ['retry', id] : ['retry', '--state', 'undeliverable', '--yes'];
-    expect(await cli(...retry)).toMatchObject({ code: 0 });
+    await done(...retry);
     await world.recordIn('completed', id);
     expect(new Set(mails().map((mail) => mail.messageId)).size).toBe(2);
     // The bounce was for the first of two mails.
     expect((await cli(...bounce)).stdout).toContain('nothing to do');
     expect((await world.record(id))?.state).toBe('completed');
-    expect(await cli('audit')).toMatchObject({ code: 0 });
+    await done('audit');
   },
 );
 
 test('a retry of a request that was closed after its e-mail is refused and mails nothing', async () => {
   const { id, mails } = await completed();
   const dueAt = new Date(Date.now() + 3_600_000);
-  await requests().updateOne(
+  await requests.updateOne(
     { _id: id },
     { $set: { state: 'account_created', dueAt }, $unset: { expiresAt: true } },
   );
-  expect(await cli('close', id, '--yes', '--why', 'x')).toMatchObject({ code: 0 });
+  await done('close', id, '--yes', '--why', 'x');
   expect(await cli('retry', id)).toMatchObject({ code: 1 });
   expect(await world.record(id)).toMatchObject({ state: 'closed' });
   expect(mails()).toHaveLength(1);
@@ -124,7 +115,7 @@ test('a bounce reported before its request is completed is refused, to be report
   const { id, messageId } = await completed();
   const dueAt = new Date(Date.now() + CLAIM_MS);
   const waiting = { state: 'account_created', dueAt, claimedUntil: dueAt } as const;
-  await requests().updateOne({ _id: id }, { $set: waiting, $unset: { expiresAt: true } });
+  await requests.updateOne({ _id: id }, { $set: waiting, $unset: { expiresAt: true } });
   const early = await cli('bounce', '--message-id', messageId);
   expect(early).toMatchObject({ code: 75, stdout: '' });
   expect(early.stderr).toContain(`${id} is account_created`);
@@ -143,8 +134,8 @@ test('an order for many skips, counts and names claimed requests, and exits with
   const none = await cli(...close, '--yes', '--json');
   expect(none).toMatchObject({ code: 1 });
   expect(none.json()).toMatchObject({ looked_at: 2, closed: 0, left: 2 });
-  await requests().updateMany({ partnerId: 'acme' }, { $unset: { claimedUntil: true } });
-  expect(await cli(...close, '--yes')).toMatchObject({ code: 0 });
+  await requests.updateMany({ partnerId: 'acme' }, { $unset: { claimedUntil: true } });
+  await done(...close, '--yes');
 });
 
 test('an order for many that loses the majority prints what is done and how to continue', async () => {
@@ -159,8 +150,8 @@ test('an order for many that loses the majority prints what is done and how to c
   const since = /--since "([^"]+)"/.exec(cutOff.stderr)?.[1] ?? '';
   // The answer was lost, not the write.
   const left = { _id: { $in: ids.slice(500) } };
-  expect(await requests().countDocuments({ ...left, state: 'closed' })).toBe(3);
-  await requests().updateMany(left, { $set: { state: 'dead_lettered' } });
+  expect(await requests.countDocuments({ ...left, state: 'closed' })).toBe(3);
+  await requests.updateMany(left, { $set: { state: 'dead_lettered' } });
   expect(await cli(...fast, '--since', since)).toMatchObject({
     code: 0,
     stdout: expect.stringContaining('3 closed'),
@@ -170,17 +161,17 @@ test('an order for many that loses the majority prints what is done and how to c
 test('correct-email mails a dead letter whose worker died after creating the account', async () => {
   const { id, application } = await completed();
   const history = [{ state: 'dead_lettered', at: new Date(), attempt: 5 }] as const;
-  await requests().updateOne(
+  await requests.updateOne(
     { _id: id },
     {
       $set: { state: 'dead_lettered', history },
       $unset: { accountId: true, applicant: true, expiresAt: true },
     },
   );
-  const accountId = (await accounts().findOne({ requestId: id }))?._id;
+  const accountId = (await accounts.findOne({ requestId: id }))?._id;
   const address = `right-${application.email}`;
   const words = ['account', 'correct-email', id, address, '--yes'];
-  expect(await cli(...words)).toMatchObject({ code: 0 });
+  await done(...words);
   expect(await world.recordIn('completed', id)).toMatchObject({ accountId });
   expect(world.mail.mailsTo(address)).toHaveLength(1);
   expect((await cli('find', '--email', address, '--json')).json()).toMatchObject([
@@ -190,13 +181,13 @@ test('correct-email mails a dead letter whose worker died after creating the acc
 
 test('an account without a request is a problem only where no retention explains it', async () => {
   const { id } = await completed();
-  await requests().deleteOne({ _id: id });
+  await requests.deleteOne({ _id: id });
   const lost = await cli('audit');
   expect(lost).toMatchObject({ code: 1 });
   expect(lost.stdout).toContain('1 account_without_request');
   // When its request expired, the retention may have been one day.
   const createdAt = new Date(Date.now() - 2 * 86_400_000);
-  await accounts().updateOne({ requestId: id }, { $set: { createdAt } });
+  await accounts.updateOne({ requestId: id }, { $set: { createdAt } });
   const old = await cli('audit');
   expect(old).toMatchObject({ code: 0 });
   expect(old.stdout).toContain('1 request_expired_or_lost');
@@ -209,9 +200,9 @@ test('a duplicate stays valid after the erasure and retention of its original', 
     ein: application.ein,
   });
   await world.recordIn('rejected', second);
-  expect(await cli('erase', '--email', application.email, '--yes')).toMatchObject({ code: 0 });
-  await requests().deleteOne({ _id: id });
-  expect(await cli('audit')).toMatchObject({ code: 0 });
+  await done('erase', '--email', application.email, '--yes');
+  await requests.deleteOne({ _id: id });
+  await done('audit');
 });
 
 test('an unknown id is reported although the search in the counts of a flood takes too long', async () => {

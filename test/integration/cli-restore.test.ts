@@ -6,7 +6,6 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, test } from '@jest/globals';
 import type { Document } from 'mongodb';
-import { ACCOUNTS } from '../../internal/account/account.ts';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
 import { blockOf } from '../e2e/page-blocks.ts';
 import { cliOf } from '../support/cli.ts';
@@ -140,7 +139,7 @@ async function restoreAnHour(redis: 'empty' | 'as it was'): Promise<void> {
     await world.recordIn('completed', requestIdOf(held));
     const [first, second] = world.mail.mailsTo(mailing.application.email);
     expect(second?.links).toEqual(first?.links);
-    expect(await world.stores.db.collection(ACCOUNTS).countDocuments()).toBe(5);
+    expect(await world.stores.accounts.countDocuments()).toBe(5);
     await eventually('audit to agree', async () => (await cli('audit')).code === 0);
   } finally {
     await world.close();

@@ -1,13 +1,12 @@
 /** Deletes personal data that no TTL index can delete: bodies, and values of released accounts. */
 import { beforeAll, expect, test } from '@jest/globals';
 import { AccountStore } from '../../internal/account/account-store.ts';
-import { ACCOUNTS, accountIndexes, type Account } from '../../internal/account/account.ts';
+import { accountIndexes } from '../../internal/account/account.ts';
 import { DAY_MS, later, systemClock } from '../../internal/platform/clock.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import { ensureIndexes } from '../../internal/platform/mongo-indexes.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { cliOf } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
@@ -20,8 +19,7 @@ beforeAll(async () => {
   await ensureIndexes(world.stores.db, [...submissionIndexes, ...accountIndexes]);
 });
 
-const requests = () => world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
-const accounts = () => world.stores.db.collection<Account>(ACCOUNTS);
+const { requests, accounts } = world.stores;
 
 /** One round of expiry, `days` from now. */
 async function expireIn(days: number): Promise<void> {
@@ -45,7 +43,7 @@ test('a body is deleted 30 days after the end of its request, and its digest is 
   const dead = { ...open, _id: newId('req', new Date()), state: 'dead_lettered' as const };
   for (const record of [open, dead]) {
     const { bodyUntil: _bodyUntil, ...kept } = record;
-    await requests().insertOne(kept);
+    await requests.insertOne(kept);
   }
   await expireIn(29);
   for (const id of [done, rejected, open._id, dead._id])
@@ -74,7 +72,7 @@ test('the values of a released account are deleted with its request', async () =
   const released = { email: 'a@example.com', ein: '123456789', businessName: 'A' };
   const _id = newId('acc', new Date());
   const mark = `released:${_id}`;
-  await accounts().insertOne({
+  await accounts.insertOne({
     _id,
     email: mark,
     emailNormalized: mark,
@@ -87,9 +85,9 @@ test('the values of a released account are deleted with its request', async () =
     released,
   });
   await expireIn(399);
-  expect(await accounts().findOne({ _id })).toMatchObject({ released });
+  expect(await accounts.findOne({ _id })).toMatchObject({ released });
   await expireIn(401);
-  const left = await accounts().findOne({ _id });
+  const left = await accounts.findOne({ _id });
   expect(left).toMatchObject({ email: mark });
   expect(left).not.toHaveProperty('released');
 });

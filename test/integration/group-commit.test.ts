@@ -20,7 +20,7 @@ const stores = await storesOfFile();
 let proxy: TcpProxy;
 const closers: (() => Promise<unknown>)[] = [];
 /** The collection without the proxy. */
-const stored = stores.db.collection<SubmissionRecord>(SUBMISSIONS);
+const stored = stores.requests;
 /** The number of pending withdrawals that group commit reads. */
 let pending: number;
 let counted: { batches: number[]; notAccepted: string[]; waiting: number };

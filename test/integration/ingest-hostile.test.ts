@@ -13,7 +13,6 @@ import {
 import { LIST_PATH } from '../../internal/ingest/contract.ts';
 import { MAX_PIPELINED } from '../../internal/ingest/limits.ts';
 import { LIST_PAGE } from '../../internal/submission/limits.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { INGEST_PATH, send, type Answer } from '../support/http.ts';
 import { newRecord } from '../support/records.ts';
 import { HANG_MS, HEAL_HANG_MS, eventually } from '../support/wait.ts';
@@ -305,7 +304,7 @@ describe('a partner that is slow', () => {
 
   test('to read its answers loses its connection', async () => {
     const listed = Array.from({ length: LIST_PAGE }, () => newRecord());
-    await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).insertMany(listed);
+    await world.stores.requests.insertMany(listed);
     for (const { _id } of listed) recorded.add(_id);
     const count = (name: string, labels: Readonly<Record<string, string>>): Promise<number> =>
       world.metric(ingest, `partner_ingest_${name}_total`, labels);

@@ -1,12 +1,10 @@
 /** The whole way of an application, and its activation link on the reference login page. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { startLoginPage, type LoginPage } from '../../deploy/local/login-page.ts';
-import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { referenceOf } from '../../internal/platform/ids.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
-import { cliOf } from '../support/cli.ts';
+import { operatorOf } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, worldOf } from '../support/world.ts';
@@ -15,7 +13,7 @@ const OLD_SECRET = 'an-old-secret-for-tests-of-32-characters';
 const SECRETS = `key-new:a-new-secret-for-tests-of-32-characters,${OLD_SECRET}`;
 
 const { world, ingest } = await worldOf(['ingest']);
-const cli = cliOf(world);
+const { cli, done, accountOf, ...operator } = operatorOf({ world, ingest });
 let page: LoginPage;
 
 beforeAll(async () => {
@@ -31,20 +29,10 @@ beforeAll(async () => {
 });
 afterAll(() => page.close());
 
-const requests = () => world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
-const accounts = () => world.stores.db.collection<Account>(ACCOUNTS);
-const accountOf = async (requestId: string): Promise<Account> => {
-  const account = await accounts().findOne({ requestId });
-  if (account === null) throw new Error(`no account of ${requestId}`);
-  return account;
-};
-
+const { requests, accounts } = world.stores;
 async function completed() {
-  const application = newApplication();
-  const id = await submit(world, ingest, application);
-  await world.recordIn('completed', id);
-  const link = linkIn(world.mail.mailsTo(application.email)[0]);
-  return { id, application, link };
+  const one = await operator.completed();
+  return { ...one, link: linkIn(one.mails()[0]) };
 }
 
 function linkIn(mail: { readonly links: readonly string[] } | undefined): URL {
@@ -100,7 +88,7 @@ test('the page refuses another token, another account and an expired link', asyn
     await (await fetch(`${page.url}?account=${encodeURIComponent('"><script>')}&token=x`)).text(),
   ).not.toContain('<script>');
 
-  await accounts().updateOne(
+  await accounts.updateOne(
     { requestId: mine.id },
     { $set: { 'activation.expiresAt': new Date(0) } },
   );
@@ -128,10 +116,10 @@ test('after a link is used, no command mails that account again', async () => {
   expect((await accountOf(id)).mail).toEqual(before.mail);
 
   // The relay took the mail without an answer, and the request became a dead letter.
-  await accounts().updateOne({ requestId: id }, { $unset: { notifiedAt: true } });
-  await requests().updateOne({ _id: id }, { $set: { state: 'dead_lettered' } });
+  await accounts.updateOne({ requestId: id }, { $unset: { notifiedAt: true } });
+  await requests.updateOne({ _id: id }, { $set: { state: 'dead_lettered' } });
   expect((await cli('show', id)).stdout).toContain('so the e-mail arrived');
-  expect(await cli('retry', id)).toMatchObject({ code: 0 });
+  await done('retry', id);
   await world.recordIn('completed', id);
   expect(mailsTo(application.email)).toBe(1);
   expect((await cli('audit')).stdout).not.toContain('mail_not_noted');
@@ -150,8 +138,8 @@ test('the e-mail has a reference number, which commands accept, and the contact'
 
 test('after a leak, a resend replaces the link made with the removed secret', async () => {
   const { id, application } = await completed();
-  await accounts().updateOne({ requestId: id }, { $set: { 'activation.keyId': 'key-leaked' } });
-  expect(await cli('resend', id, '--yes')).toMatchObject({ code: 0 });
+  await accounts.updateOne({ requestId: id }, { $set: { 'activation.keyId': 'key-leaked' } });
+  await done('resend', id, '--yes');
   await eventually('the second mail', () => mailsTo(application.email) === 2);
   await world.recordIn('completed', id);
   expect((await accountOf(id)).activation?.keyId).toBe('key-new');
@@ -159,7 +147,7 @@ test('after a leak, a resend replaces the link made with the removed secret', as
 
 test('after the retention of the request, commands still work on its account', async () => {
   const [mailed, freed] = [await completed(), await completed()];
-  await requests().deleteMany({ _id: { $in: [mailed.id, freed.id] } });
+  await requests.deleteMany({ _id: { $in: [mailed.id, freed.id] } });
   const { _id: accountId } = await accountOf(mailed.id);
   const shown = await cli('show', accountId);
   expect(shown).toMatchObject({ code: 0 });
@@ -171,9 +159,9 @@ test('after the retention of the request, commands still work on its account', a
 
   const address = `right-${mailed.application.email}`;
   const correct = ['account', 'correct-email', mailed.id, address];
-  expect(await cli(...correct)).toMatchObject({ code: 0 });
-  expect(await requests().countDocuments({ _id: mailed.id })).toBe(0);
-  expect(await cli(...correct, '--yes')).toMatchObject({ code: 0 });
+  await done(...correct);
+  expect(await requests.countDocuments({ _id: mailed.id })).toBe(0);
+  await done(...correct, '--yes');
   expect(await world.recordIn('completed', mailed.id)).toMatchObject({
     accountId,
     applicant: { email: address },
@@ -182,7 +170,7 @@ test('after the retention of the request, commands still work on its account', a
   expect((await accountOf(mailed.id)).mail?.begun).toBe(2);
 
   const { _id: other } = await accountOf(freed.id);
-  expect(await cli('erase', other, '--yes')).toMatchObject({ code: 0 });
+  await done('erase', other, '--yes');
   const again = { ...newApplication(), ein: freed.application.ein };
   await world.recordIn('completed', await submit(world, ingest, again));
 });
@@ -190,8 +178,8 @@ test('after the retention of the request, commands still work on its account', a
 test('a closed request mails nothing and its link is void, until reopen', async () => {
   const { id, application, link } = await completed();
   await cli('partner', 'hold', 'demo', '--why', 'a leaked key');
-  expect(await cli('resend', id, '--yes')).toMatchObject({ code: 0 });
-  expect(await cli('close', id, '--yes', '--why', 'sent by a thief')).toMatchObject({ code: 0 });
+  await done('resend', id, '--yes');
+  await done('close', id, '--yes', '--why', 'sent by a thief');
   await cli('partner', 'release', 'demo');
   expect(await (await confirm(link)).text()).toContain('not valid');
 
@@ -212,12 +200,12 @@ test('a closed request mails nothing and its link is void, until reopen', async 
   };
   await refuses();
   expect(await world.record(id)).toMatchObject({ state: 'closed', expiresAt: expect.any(Date) });
-  await requests().deleteOne({ _id: id });
+  await requests.deleteOne({ _id: id });
   await refuses();
   expect(await cli('reopen', '--state', 'closed', '--yes')).toMatchObject({ code: 2 });
   expect(mailsTo(application.email)).toBe(1);
 
-  expect(await cli('reopen', id, '--yes', '--why', 'no thief')).toMatchObject({ code: 0 });
+  await done('reopen', id, '--yes', '--why', 'no thief');
   await world.recordIn('completed', id);
   expect(mailsTo(application.email)).toBe(2);
   expect(await (await confirm(link)).text()).toContain('not valid');

@@ -8,7 +8,6 @@ import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { DUE_PAGE } from '../../internal/submission/limits.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { newRecord } from '../support/records.ts';
 import { storesOfFile } from '../support/test-stores.ts';
 
@@ -28,7 +27,7 @@ function indexesIn(plan: unknown): string[] {
 test('no read of a loop scans the collection', async () => {
   const client = new MongoClient(stores.mongodbUri, { monitorCommands: true });
   try {
-    const requests = stores.db.collection<SubmissionRecord>(SUBMISSIONS);
+    const requests = stores.requests;
     const final = Array.from({ length: FINAL }, () => {
       const { dueAt: _never, body: _body, ...record } = newRecord({ version: 2, bodyUntil: LATER });
       return { ...record, state: 'completed' as const, expiresAt: LATER };

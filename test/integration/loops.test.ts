@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceName } from '../../deploy/local/processes.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { SUBMISSIONS } from '../../internal/submission/submission.ts';
 import { ofProcess } from '../../internal/telemetry/every-process.ts';
 import { INGEST_PATH, send } from '../support/http.ts';
 import { newRecord } from '../support/records.ts';
@@ -64,7 +64,7 @@ async function use({ url }: InProcess): Promise<void> {
 /** A look-up that waits longer than its loop may fail. */
 async function holdWait({ url }: InProcess): Promise<void> {
   const record = newRecord({ dueAt: new Date(Date.now() + 86_400_000) });
-  await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).insertOne(record);
+  await world.stores.requests.insertOne(record);
   const lookUp = { key: world.key, method: 'GET', path: `${INGEST_PATH}/${record._id}` };
   void send(url, { ...lookUp, headers: { prefer: 'wait=30' } }).catch(() => {});
   // Reads are answered in their order.

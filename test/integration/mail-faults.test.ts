@@ -5,7 +5,7 @@ import type { MailHandOver } from '../../internal/account/mail-ledger.ts';
 import { handOversOf } from '../../internal/mail/ledger.ts';
 import { pastLockConflicts } from '../../internal/platform/mongo.ts';
 import { QUEUE, QUEUE_PREFIX } from '../../internal/queue/job.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { cliOf } from '../support/cli.ts';
 import type { SmtpFault } from '../support/mail-catcher.ts';
 import { submit } from '../support/processing.ts';
@@ -25,7 +25,7 @@ afterEach(async () => {
   world.mail.setFault(undefined);
   await world.mail.listenAgain();
   // Later attempts would meet the fault of another test.
-  await pastLockConflicts(() => world.stores.db.collection(SUBMISSIONS).deleteMany({}));
+  await pastLockConflicts(() => world.stores.requests.deleteMany({}));
 });
 
 /** The record after its first attempt at the e-mail. */
@@ -171,9 +171,10 @@ test('a record whose workers died five times becomes a dead letter', async () =>
   const { _id } = await settled(await submit(world, ingest, application));
   world.mail.setFault(undefined);
   const past = new Date(Date.now() - 1_000);
-  await world.stores.db
-    .collection<SubmissionRecord>(SUBMISSIONS)
-    .updateOne({ _id }, { $set: { crashes: 4, claimedUntil: past, dueAt: past } });
+  await world.stores.requests.updateOne(
+    { _id },
+    { $set: { crashes: 4, claimedUntil: past, dueAt: past } },
+  );
   const { lastError } = await world.recordIn('dead_lettered', _id);
   expect(lastError).toContain('ended without a word');
   expect(world.mail.mailsTo(application.email)).toHaveLength(0);

@@ -1,6 +1,6 @@
 /** The mail ledger on the real store: its counts are right after repeats and crashes. */
 import { expect, test } from '@jest/globals';
-import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import { type Account } from '../../internal/account/account.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import type { Intent } from '../../internal/account/mail-ledger.ts';
@@ -22,7 +22,7 @@ const REFUSED: HandOver = {
 const AMBIGUOUS: HandOver = { result: 'ambiguous', cause: 'ECONNECTION' };
 
 const stores = await storesOfFile({ indexes: true });
-const collection = stores.db.collection<Account>(ACCOUNTS);
+const collection = stores.accounts;
 const accounts = new AccountStore({ db: stores.db, clock });
 const ledger = new LedgerStore({ db: stores.db, clock });
 

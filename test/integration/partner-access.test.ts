@@ -3,7 +3,7 @@ import { afterEach, expect, test } from '@jest/globals';
 import type { TrailEntry } from '../../internal/audit/entry.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { cliOf } from '../support/cli.ts';
+import { operatorOf } from '../support/cli.ts';
 import { INGEST_PATH, lookedUp, send } from '../support/http.ts';
 import { hurryReconcile, submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
@@ -14,7 +14,7 @@ const { world, processor, ...first } = await worldOf(['ingest', 'processor'], {
   partners: [{ partner: 'other', keys: [otherKey] }],
 });
 let { ingest } = first;
-const cli = cliOf(world);
+const { cli, done } = operatorOf({ world, ingest });
 
 afterEach(async () => {
   world.mail.setFault(undefined);
@@ -30,7 +30,7 @@ const send202 = () => submit(world, ingest, newApplication());
 
 /** Puts the partner on hold and waits until the processor follows. */
 async function hold(...more: string[]): Promise<void> {
-  expect(await cli('partner', 'hold', 'demo', ...more)).toMatchObject({ code: 0 });
+  await done('partner', 'hold', 'demo', ...more);
   await eventually('the processor to know the hold', async () => (await holdsSeen()) === 1);
 }
 
@@ -48,11 +48,11 @@ test('the work of a partner on hold waits alone, and is completed after the rele
   expect((await cli('partner', 'holds', '--json')).json()).toMatchObject([
     { partner: 'demo', by: 'jane', waiting: 1 },
   ]);
-  expect(await cli('audit')).toMatchObject({ code: 0 });
+  await done('audit');
   expect(await cli('partner', 'hold', 'demo')).toMatchObject({ code: 1 });
   expect(await cli('partner', 'hold', '../acme')).toMatchObject({ code: 2, stdout: '' });
 
-  expect(await cli('partner', 'release', 'demo')).toMatchObject({ code: 0 });
+  await done('partner', 'release', 'demo');
   await hurryReconcile(world, [id]);
   await world.recordIn('completed', id);
   expect(await cli('partner', 'release', 'demo')).toMatchObject({ code: 1 });
@@ -96,24 +96,22 @@ test('a hold also stops the next attempt and the e-mail of work under way', asyn
 
 test('a completed request stays completed after hold, close and release', async () => {
   const application = newApplication();
-  const done = await submit(world, ingest, application);
-  await world.recordIn('completed', done);
+  const id = await submit(world, ingest, application);
+  await world.recordIn('completed', id);
   await hold();
   expect((await cli('resend', '--state', 'completed', '--partner', 'demo')).stderr).toContain(
     'wait until "partner release": their partners are on hold',
   );
   const waiting = await send202();
   const why = ['--yes', '--why', 'sent with the leaked key'];
-  expect(await cli('close', '--partner', 'demo', '--state', 'recorded', ...why)).toMatchObject({
-    code: 0,
-  });
+  await done('close', '--partner', 'demo', '--state', 'recorded', ...why);
   expect((await lookUp(waiting)).json).toMatchObject({
     data: { state: 'rejected', reasons: [{ code: 'discarded' }] },
   });
   await cli('partner', 'release', 'demo');
-  expect(await cli('resend', done, '--yes')).toMatchObject({ code: 0 });
+  await done('resend', id, '--yes');
   await eventually('the second mail', () => world.mail.mailsTo(application.email).length === 2);
-  expect(await world.recordIn('completed', done)).toMatchObject({ state: 'completed' });
+  expect(await world.recordIn('completed', id)).toMatchObject({ state: 'completed' });
 });
 
 const answers = (key: string, status: number) =>

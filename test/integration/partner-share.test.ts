@@ -5,7 +5,6 @@ import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { hintFor } from '../../internal/queue/job.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { send } from '../support/http.ts';
 import { recordOf } from '../support/records.ts';
 import { eventually } from '../support/wait.ts';
@@ -38,7 +37,7 @@ async function queueBacklog(): Promise<void> {
     await eventually('Redis to answer', () => sender.ready);
     for (let made = 0; made < BACKLOG; made += PAGE) {
       const page = Array.from({ length: PAGE }, () => recordOf(newApplication(), clock.now()));
-      await requests().insertMany(page);
+      await requests.insertMany(page);
       // A busy Redis may drop the hints, which are then sent again.
       await eventually('the hints to be sent', async () => {
         await sender.send(page.map(hintFor));
@@ -50,7 +49,7 @@ async function queueBacklog(): Promise<void> {
   }
 }
 
-const requests = () => world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
+const { requests } = world.stores;
 
 test('an application is completed while another partner’s backlog waits', async () => {
   const first = await world.start('processor');
@@ -63,7 +62,7 @@ test('an application is completed while another partner’s backlog waits', asyn
     async () => (await world.accounts({ partnerId: 'demo' })).length > 0,
   );
   const beside = await completeOne('beside');
-  const waiting = await requests().countDocuments({
+  const waiting = await requests.countDocuments({
     partnerId: 'demo',
     state: { $in: ['recorded', 'account_created'] },
   });

@@ -1,7 +1,7 @@
 /** Accounts on the real store: unique indexes decide in repeats and races. */
 import { expect, test } from '@jest/globals';
 import { MongoServerError, type Collection, type Db } from 'mongodb';
-import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import { type Account } from '../../internal/account/account.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { storesOfFile } from '../support/test-stores.ts';
@@ -18,7 +18,7 @@ const by = (requestId: string) => ({ requestId, partnerId: 'demo' });
 
 /** A store of accounts with this `insertOne`. */
 function storeOver(insertOne: Collection<Account>['insertOne']): AccountStore {
-  const collection = stores.db.collection<Account>(ACCOUNTS);
+  const collection = stores.accounts;
   collection.insertOne = insertOne;
   return new AccountStore({ db: { collection: () => collection } as unknown as Db, clock });
 }
@@ -68,7 +68,7 @@ test.each([
   const store = storeOver(async (...insert) => {
     left -= 1;
     if (left >= 0) throw new MongoServerError(error);
-    return stores.db.collection<Account>(ACCOUNTS).insertOne(...insert);
+    return stores.accounts.insertOne(...insert);
   });
   const fact = store.create(applicant(), by(`req_unlucky_${error.code}_${times}`));
   if (expected === 'error') await expect(fact).rejects.toThrow(error.message);

@@ -9,7 +9,6 @@ import { type State } from '../../internal/submission/states.ts';
 import {
   FIRST_DUE_MS,
   RECORD_SCHEMA,
-  SUBMISSIONS,
   type SubmissionRecord,
 } from '../../internal/submission/submission.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
@@ -19,7 +18,7 @@ import { timedDatabase } from '../support/timed-database.ts';
 import { newApplication } from '../support/world.ts';
 
 const stores = await storesOfFile({ indexes: true });
-const collection = stores.db.collection<SubmissionRecord>(SUBMISSIONS);
+const collection = stores.requests;
 const clock = newTestClock();
 const store = new WorkerMoves({ db: stores.db, retention, clock });
 const due = new DueWork({ db: stores.db, clock });

@@ -5,7 +5,7 @@ import { accountCollection, type Account } from '../../internal/account/account.
 import { selfAudit } from '../../internal/controller/self-audit.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import type { State } from '../../internal/submission/states.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { createRegistry } from '../../internal/platform/registry.ts';
@@ -16,7 +16,7 @@ import { storesOfFile } from '../support/test-stores.ts';
 const HOUR_MS = 3_600_000;
 const clock = newTestClock();
 const stores = await storesOfFile({ indexes: true });
-const requests = stores.db.collection<SubmissionRecord>(SUBMISSIONS);
+const requests = stores.requests;
 const accounts = accountCollection(stores.db);
 
 /** A correct record, ten minutes old, with these changes. */

@@ -5,7 +5,7 @@ import { duplicateReason } from '../../internal/application/reasons.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { LIST_PATH } from '../../internal/ingest/contract.ts';
 import { firstIdAt, newId } from '../../internal/platform/ids.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { bodies, expectAnswer, idOf } from '../support/ingest.ts';
 import { INGEST_PATH, lookedUp, send, type Answer, type RequestOptions } from '../support/http.ts';
 import { newRecord } from '../support/records.ts';
@@ -37,7 +37,7 @@ const lookUp = (...given: Parameters<typeof lookUpOnce>): Promise<Answer> =>
 
 const insert = async (changes: Partial<SubmissionRecord>): Promise<SubmissionRecord> => {
   const record = newRecord(changes);
-  await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).insertOne(record);
+  await world.stores.requests.insertOne(record);
   return record;
 };
 
@@ -138,7 +138,7 @@ describe('access', () => {
     const { _id: nobodys } = newRecord();
     const withoutPartner = newRecord();
     delete (withoutPartner as { partnerId?: string }).partnerId;
-    await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).insertOne(withoutPartner);
+    await world.stores.requests.insertOne(withoutPartner);
     for (const id of [mine, nobodys, withoutPartner._id]) {
       const answer = await lookUp(id, { key: otherKey });
       expectAnswer(answer, 404, UNKNOWN);
@@ -227,7 +227,7 @@ describe('Prefer: wait', () => {
     const id = idOf(accepted);
     expect(accepted.headers['location']).toBe(`${INGEST_PATH}/${id}`);
     const asked = wait(id, 'respond-async, Wait="20"; x=y, wait=1');
-    const requests = world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
+    const requests = world.stores.requests;
     await requests.updateOne({ _id: id }, { $set: { state: 'completed' } });
     const answer = await asked;
     expect(answer.json).toMatchObject({ data: { request_id: id, state: 'completed' } });
@@ -308,7 +308,7 @@ describe('the list', () => {
       const state = minutesAgo % 7 === 0 ? 'rejected' : 'completed';
       mine.push(newRecord({ _id, receivedAt, partnerId: 'other', state }));
     }
-    await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).insertMany(mine);
+    await world.stores.requests.insertMany(mine);
   });
   const idsOf = (records: readonly SubmissionRecord[]): string[] => records.map(({ _id }) => _id);
 

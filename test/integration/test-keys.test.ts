@@ -8,7 +8,7 @@ import { newApiKey } from '../../internal/partner/api-key.ts';
 import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
 import { DAY_MS, later } from '../../internal/platform/clock.ts';
 import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { cliOf } from '../support/cli.ts';
 import { INGEST_PATH, lookedUp, send, type Answer } from '../support/http.ts';
 import { bodies, expectAnswer } from '../support/ingest.ts';
@@ -206,7 +206,7 @@ test('operators can find and erase a test, and audit and backlog leave it out', 
 
   const record = (await world.record(id))!;
   const { expiresAt: _kept, bodyUntil: _until, ...open } = record;
-  const requests = world.stores.db.collection<SubmissionRecord>(SUBMISSIONS);
+  const requests = world.stores.requests;
   const lost: SubmissionRecord[] = (['dead_lettered', 'account_created'] as const).map((state) => ({
     ...open,
     _id: `${id}_${state}`,
@@ -251,12 +251,10 @@ test('after seven days nothing of a test is left in any collection', async () =>
   const { db } = world.stores;
   const tests = await world.records({ test: true });
   expect(new Set(tests.map(({ state }) => state)).size).toBeGreaterThan(2);
-  await world.stores.db
-    .collection<SubmissionRecord>(SUBMISSIONS)
-    .updateOne(
-      { _id: tests[0]!._id },
-      { $set: { state: 'dead_lettered' }, $unset: { expiresAt: true } },
-    );
+  await world.stores.requests.updateOne(
+    { _id: tests[0]!._id },
+    { $set: { state: 'dead_lettered' }, $unset: { expiresAt: true } },
+  );
   const live = await world.records({ test: { $exists: false }, state: 'completed' });
   await expireAt(later(new Date(), 7 * DAY_MS));
   for (const { name } of await db.listCollections().toArray()) {

@@ -11,7 +11,6 @@ import { MAX_BODY_BYTES, SHARED } from '../../internal/ingest/limits.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { pastLockConflicts } from '../../internal/platform/mongo.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { openCrowd, openFilesLimit } from '../support/crowd.ts';
 import { INGEST_PATH, send, type Answer } from '../support/http.ts';
 import { head, openRaw, type RawConnection } from '../support/ingest.ts';
@@ -59,7 +58,7 @@ beforeAll(async () => {
 });
 // Work that the adversary left must not delay the next test.
 afterEach(async () => {
-  await pastLockConflicts(() => world.stores.db.collection(SUBMISSIONS).deleteMany({}));
+  await pastLockConflicts(() => world.stores.requests.deleteMany({}));
 });
 
 const isTheirs = (address: string): boolean => address.includes('-adversary@');
@@ -284,7 +283,7 @@ test.each(Object.entries(sieges))(
   'the adversary takes all %s from many addresses, and the victim is answered as if alone',
   async (_name, { count, begin, reached: [metric, labels, reached = 1] }) => {
     if (openFilesLimit() < count + OTHER_FILES) return;
-    await world.stores.db.collection<SubmissionRecord>(SUBMISSIONS).insertOne(endless);
+    await world.stores.requests.insertOne(endless);
     const crowd = await openCrowd({
       url: ingest.url,
       count,

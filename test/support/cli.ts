@@ -1,11 +1,13 @@
 /** Runs the operator's command on a world's stores, in this process or in a child. */
+import { expect } from '@jest/globals';
 import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { ROOT } from '../../tools/root.ts';
 import { runCli as runCliHere } from '../../cmd/cli/wire.ts';
 import { endOf } from '../../tools/program.ts';
+import { submit } from './processing.ts';
 import { HANG_MS } from './wait.ts';
-import { worldOf, type World } from './world.ts';
+import { newApplication, worldOf, type InProcess, type World } from './world.ts';
 
 export interface Ran {
   readonly code: number | null;
@@ -62,8 +64,43 @@ export function cliOf(
   return (...words) => runCli(world.environment, ...words);
 }
 
+/** What tests of commands do with them. */
+export function operatorOf({
+  world,
+  ingest,
+}: {
+  readonly world: World;
+  readonly ingest: InProcess;
+}) {
+  const cli = cliOf(world);
+  return {
+    cli,
+    /** Runs a command that succeeds. */
+    done: async (...words: readonly string[]): Promise<Ran> => {
+      const result = await cli(...words);
+      expect(result).toMatchObject({ code: 0 });
+      return result;
+    },
+    /** Runs a command that is refused for `reason`. */
+    refused: async (reason: string | RegExp, ...words: readonly string[]): Promise<void> => {
+      const { code, stdout, stderr } = await cli(...words);
+      expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+      expect(stderr).toMatch(reason);
+    },
+    /** A completed application and its e-mails. */
+    completed: async () => {
+      const application = newApplication();
+      const id = await submit(world, ingest, application);
+      await world.recordIn('completed', id);
+      const mails = () => world.mail.mailsTo(application.email);
+      return { id, application, mails, messageId: mails()[0]?.messageId ?? '' };
+    },
+    accountOf: async (requestId: string) => (await world.stores.accounts.findOne({ requestId }))!,
+  };
+}
+
 /** Opens a world for a test file with an operator's command, and closes it after the tests. */
 export async function operatorWorld() {
   const opened = await worldOf(['ingest', 'processor']);
-  return { ...opened, cli: cliOf(opened.world) };
+  return { ...opened, ...operatorOf(opened) };
 }

@@ -1,7 +1,6 @@
 /** Submits applications, and opens worlds whose stores may be harmed. */
 /* oxlint-disable node/no-process-env -- where test-stores.ts looks for the stores */
 import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { send } from './http.ts';
 import { openWorld, requestIdOf, type World } from './world.ts';
 
@@ -24,12 +23,10 @@ export async function submit(
 
 /** Makes records due as after 30 s. */
 export async function hurryReconcile(world: World, ids: readonly string[]): Promise<void> {
-  await world.stores.db
-    .collection<SubmissionRecord>(SUBMISSIONS)
-    .updateMany(
-      { _id: { $in: [...ids] }, state: 'recorded', version: 0 },
-      { $set: { dueAt: new Date(), firstSeenAt: new Date() } },
-    );
+  await world.stores.requests.updateMany(
+    { _id: { $in: [...ids] }, state: 'recorded', version: 0 },
+    { $set: { dueAt: new Date(), firstSeenAt: new Date() } },
+  );
 }
 
 /** Wakes a stopped store or starts a killed one, in `afterEach`. */

@@ -3,16 +3,19 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll } from '@jest/globals';
 import { Redis } from 'ioredis';
-import { MongoClient, type Db } from 'mongodb';
-import { accountIndexes } from '../../internal/account/account.ts';
+import { MongoClient, type Collection, type Db } from 'mongodb';
+import { accountIndexes, ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { ensureIndexes } from '../../internal/platform/mongo-indexes.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 
 export interface TestStores {
   readonly mongodbUri: string;
   readonly database: string;
   readonly redisUrl: string;
   readonly db: Db;
+  readonly requests: Collection<SubmissionRecord>;
+  readonly accounts: Collection<Account>;
   readonly redis: Redis;
   /**
    * Deletes all documents. Dropping a collection can fail while other files create theirs
@@ -43,6 +46,8 @@ export async function openTestStores(): Promise<TestStores> {
     database,
     redisUrl: redisUrl.href,
     db,
+    requests: db.collection<SubmissionRecord>(SUBMISSIONS),
+    accounts: db.collection<Account>(ACCOUNTS),
     redis,
     empty: async () => {
       for (const collection of await db.collections()) await collection.deleteMany({});

@@ -15,7 +15,7 @@ import {
   type ServiceName,
   type ServiceProcess,
 } from '../../deploy/local/processes.ts';
-import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import { type Account } from '../../internal/account/account.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
 import { Closers } from '../../internal/platform/closers.ts';
@@ -26,7 +26,7 @@ import {
   rateLimitedCollection,
   type RateLimitedRecord,
 } from '../../internal/submission/over-limit.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { openTestStores, type TestStores } from './test-stores.ts';
 import { HANG_MS, HEAL_HANG_MS, eventually } from './wait.ts';
 
@@ -162,8 +162,7 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
       return service;
     },
     writePartner: (partner) => writePartnerSecret(keyFolder, partner),
-    record: (requestId) =>
-      stores.db.collection<SubmissionRecord>(SUBMISSIONS).findOne({ _id: requestId }),
+    record: (requestId) => stores.requests.findOne({ _id: requestId }),
     recordIn: (state, requestId, timeoutMs = HEAL_HANG_MS) =>
       eventually(
         `${requestId} to be ${state}`,
@@ -173,9 +172,8 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
         },
         timeoutMs,
       ),
-    records: (filter = {}) =>
-      stores.db.collection<SubmissionRecord>(SUBMISSIONS).find(filter).toArray(),
-    accounts: (filter = {}) => stores.db.collection<Account>(ACCOUNTS).find(filter).toArray(),
+    records: (filter = {}) => stores.requests.find(filter).toArray(),
+    accounts: (filter = {}) => stores.accounts.find(filter).toArray(),
     rateLimited: () => rateLimitedCollection(stores.db).find().toArray(),
     async metric(process, name, labels = {}) {
       const response = await fetch(`${process.adminUrl}/metrics`);
