@@ -163,7 +163,7 @@ test('every collection is opened in one place, by a room of floor 2', () => {
   expect(opened.filter(({ room }) => FLOORS[room] !== 2)).toEqual([]);
 });
 
-test('floors above 2 know no collection', () => {
+test('code above floor 2 names no collection of MongoDB', () => {
   const names = new Set(opened.map(({ name }) => name));
   const faults = faultsOf((file) =>
     (FLOORS[file.room] ?? 0) <= 2

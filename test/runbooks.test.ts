@@ -54,7 +54,7 @@ function textsAskedFor(command: string, pattern: string): string[] {
     ...logs.matchAll(/grep (?:-E )?'([^']*)'/g),
   ]);
   if (greps.length === 0) return [];
-  // Alternatives that are about logs, not metrics.
+  // The alternatives of the pattern that are texts of logs; one with a brace is a metric.
   const inLogs = pattern.split('|').filter((part) => !part.includes(String.raw`\{`));
   return [inLogs.join('|'), ...greps.map(([, asked = '']) => asked)]
     .flatMap((asked) =>

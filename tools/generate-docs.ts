@@ -41,7 +41,7 @@ async function contract(): Promise<string> {
   );
 }
 
-/** With everything that can be switched on, and the limits the contract promises. */
+/** The description with all that settings can switch on, and with the contract's rate limits. */
 function openApi(): string {
   return JSON.stringify(
     openApiDocument({ rateLimitMax: 300, rateLimitWindowSeconds: 60, statusEndpoint: true }),

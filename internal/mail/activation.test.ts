@@ -31,7 +31,7 @@ describe('two secrets', () => {
     return activationLink({ ...account, ...defined({ activation }) }, { ...options, linkSecret });
   };
 
-  test('the first makes new links, and an old link is made again with its own key', () => {
+  test('the first makes new links, and the secret of its key id makes an old link again', () => {
     const both = `key-2026:${NEW},${OLD}`;
     expect(link(both)).toEqual(link(`key-2026:${NEW}`));
     expect(link(both)).toMatchObject({ keyId: 'key-2026' });

@@ -72,7 +72,7 @@ describe('second mails', () => {
         second.cause,
       ]);
     expect(counted(1, cut)).toEqual([]);
-    // The second process died, so the third counts its mail, although its own was refused.
+    // The second process died, so the third counts that mail, although its own mail was refused.
     expect(counted(3, cut, dead, refused)).toEqual([[2, 'ambiguous_data']]);
     expect(counted(4, cut, dead, refused, last)).toEqual([[4, 'crash']]);
     // The third process counted its own mail.

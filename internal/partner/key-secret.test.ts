@@ -1,4 +1,4 @@
-/** Turns partner Secrets into keys and problems. */
+/** The keys, terms and problems that are read from partner Secrets. */
 import { describe, expect, test } from '@jest/globals';
 import { hashApiKey, keyDigest, newApiKey } from './api-key.ts';
 import { DAY_MS, later } from '../platform/clock.ts';

@@ -97,7 +97,7 @@ test('an account that goes on to its e-mail keeps the place and gives back its s
   expect([closed, gate.choose(['a'])]).toEqual([true, 'a']);
 });
 
-test('accounts and e-mails take places in turn, and one account begins while e-mails have all', async () => {
+test('accounts and e-mails take places in turn, and one account may begin although e-mails hold all places', async () => {
   const { line, begun, places, end } = scene(2);
   line.put([1, 2, 3].map((n) => work(`m${n}`, { step: 'mail' })));
   line.put([1, 2, 3].map((n) => work(`a${n}`)));

@@ -19,7 +19,7 @@ const { values: flags } = parseArgs({
     rounds: { type: 'string', default: '3' },
     seconds: { type: 'string', default: '5' },
     connections: { type: 'string', default: '1,64,256' },
-    /** Applications for each processor; 0 leaves the workers out. */
+    /** Applications for each processor to work off; 0 measures no processor. */
     drain: { type: 'string', default: '4000' },
     json: { type: 'boolean', default: false },
   },

@@ -63,7 +63,7 @@ describe('refused by the schema', () => {
   );
 });
 
-test('a kind that the cluster lacks is refused with a sentence', async () => {
+test('a kind of object that the cluster does not know is refused with a sentence', async () => {
   const values = {
     ...production,
     trustedProxies,

@@ -78,7 +78,7 @@ describe('the chart', () => {
     }
   });
 
-  test('no template makes random values, and one asks the cluster for a number of pods', () => {
+  test('no template makes random values, and only a number of pods is looked up in the cluster', () => {
     const templates = readdirSync(`${CHART}/templates`, {
       recursive: true,
       encoding: 'utf8',

@@ -34,7 +34,7 @@ const PODS = { ingest: 3, processor: 2, controller: 2, console: 1 };
 const { tools, images, ingress } = openShared();
 const agent = ingress === undefined ? {} : { agent: new Agent(connectionTo(ingress)) };
 const kubectl = new Kubectl(tools, PRODUCTION.namespace);
-/** Replacements for printed placeholders. */
+/** What stands here for the placeholders that the pages print. */
 const IN_PLACE = new Map([
   ['registry.example.com/partner-ingest', `${images.repository} --values cluster.values.yaml`],
   [

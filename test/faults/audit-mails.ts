@@ -63,7 +63,7 @@ function checkSecondMails(account: Account, mails: readonly SentMail[], view: Au
   );
 }
 
-/** docs/decisions/0002 lists the windows; nobody asks for a resend in a run. */
+/** Why a second mail went out, as docs/decisions/0002 lists it; no run asks for a resend. */
 const windows: Readonly<Record<SecondMail['cause'], string>> = {
   ambiguous_data: 'the session of the one before was cut after the content',
   crash: 'the processor of the one before was killed or frozen before it wrote down the result',

@@ -58,7 +58,7 @@ test('a body is deleted 30 days after the end of its request, and its digest is 
   for (const id of [open._id, dead._id]) expect(await world.record(id)).toHaveProperty('body');
 });
 
-test('a request that an operator reopens keeps its body, and gets a new date at its end', async () => {
+test('a request that an operator reopens keeps its body, and gets a new date of deletion once it is final again', async () => {
   const id = await submit(world, ingest, newApplication());
   const { bodyUntil } = await world.recordIn('completed', id);
   expect(await cliOf(world)('resend', id, '--yes')).toMatchObject({ code: 0 });

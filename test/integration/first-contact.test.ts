@@ -359,16 +359,14 @@ test('mongodb+srv finds a set, and lets in who knows its CA, a user and a passwo
   // Resolves the members' names, which the operating system does not know.
   const here: LookupFunction = (_name, options, callback) => lookup('127.0.0.1', options, callback);
   const user = `${login.username}:${encodeURIComponent(login.password)}`;
-  const client = createMongo(
-    `mongodb+srv://${user}@set.mongo.test/?tlsCAFile=${join(folder, 'ca.pem')}`,
-    'secured',
-    { lookup: here },
-  );
+  const uri = `mongodb+srv://${user}@set.mongo.test/?tlsCAFile=${join(folder, 'ca.pem')}`;
   try {
-    // A client gives up after two seconds, which a busy machine may need.
-    await eventually('to be let in', () => client.db('x').collection('x').insertOne({}));
+    // On a busy machine a client may give up; it then stays closed.
+    await eventually('to be let in', async () => {
+      const client = createMongo(uri, 'secured', { lookup: here });
+      return client.db('x').collection('x').insertOne({}).finally(() => client.close());
+    });
   } finally {
-    await client.close();
     setServers(servers);
     await nameServer.close();
     await set.close();
@@ -426,7 +424,8 @@ test('a wrong password is reported once, with the time of its file', async () =>
           readonly faults: readonly string[];
           readonly files: unknown;
         };
-        return body.faults.every((fault) => fault.startsWith('MongoDB')) && body;
+        const [fault, ...others] = body.faults;
+        return others.length === 0 && !fault?.includes('no answer in time') && body;
       });
       expect(faults).toEqual([expect.stringMatching(/: it refuses the login .*; check user and/)]);
       expect(files).toEqual({ MONGODB_URI_FILE: statSync(file).mtime.toISOString() });

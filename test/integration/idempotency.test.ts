@@ -24,7 +24,7 @@ const newBody = (): string => JSON.stringify(newApplication());
 let keys = 0;
 const newKey = (): string => `"key-${(keys += 1)}"`;
 
-/** Repeats after a 500, which a busy machine may give. */
+/** Sends again after a 500, which a busy machine may give. */
 async function heard(ingest: number, key: string, body: string): Promise<Answer> {
   for (let tries = 1; ; tries += 1) {
     const answer = await post(ingest, key, body);

@@ -208,7 +208,7 @@ describe('framing that breaks after the headers', () => {
 });
 
 describe('a partner that goes away', () => {
-  test('half-closing in the middle of the body still reads the 400', async () => {
+  test('if it half-closes in the middle of the body, it still reads the 400', async () => {
     const connection = await openRaw(ingest.url);
     connection.socket.end(`${head([authorized(), 'Content-Length: 100'])}{"a":1`);
     await expectMalformed(await connection.answer(), '{"a":1');

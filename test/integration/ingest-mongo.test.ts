@@ -90,7 +90,7 @@ test.each([
       const large = Array.from({ length: 150 }, () => post(LARGE));
       const malformed = [post('[]'), post('x'.repeat(70_000)), post('')];
       const ids = await expectRefused([...large, ...malformed]);
-      // Other answers do not change, and the pod stays ready, so that partners get this 500.
+      // What stores nothing is answered as ever, and the pod stays ready, so that partners see the 500s.
       expectAnswer(await send(ingest.url, { body: '{}' }), 401, bodies.keyMissing);
       expect((await fetch(`${ingest.adminUrl}/readyz`)).ok).toBe(true);
       await repair();

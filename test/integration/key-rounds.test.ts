@@ -144,7 +144,7 @@ describe('a list that would end all keys', () => {
     },
   );
 
-  test('ends all of up to three keys', async () => {
+  test('ends all keys of a partner that has three or fewer', async () => {
     await round(many(3));
     await round([]);
     expect(await stored()).toEqual([]);

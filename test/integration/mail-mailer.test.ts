@@ -82,7 +82,7 @@ describe('giving up', () => {
     const result = handOver(mailer, lost.signal);
     await eventually('the connection', () => catcher.counts.connections > connections);
     lost.abort();
-    // No other time-out would end it.
+    // Only the abort ends it so soon: the relay is silent, and each time-out of SMTP is longer.
     expect(await withDeadline(result, HANG_MS, 'giving up')).toMatchObject({ result: 'aborted' });
     expect(catcher.mails).toHaveLength(0);
   });

@@ -1,4 +1,4 @@
-/** The common pace of e-mails on a real Redis. */
+/** The pace of e-mails that all processors keep together, on a real Redis. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { PACE_TIMEOUT_MS } from '../../internal/mail/limits.ts';
 import { MailPace } from '../../internal/mail/mail-pace.ts';

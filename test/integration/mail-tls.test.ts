@@ -80,7 +80,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true });
 });
 
-/** Hands over from this process, which does not trust the certificate. */
+/** Hands a mail over from this process, which does not trust the relay's certificate. */
 async function handOver(url: string, tls: TlsMode): Promise<HandOver> {
   const mailer = createMailer({
     relay: relayOf(url, tls),

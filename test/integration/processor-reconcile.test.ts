@@ -186,7 +186,7 @@ test('retries and records that an operator made due are found, and count as no r
   expect(lost()).toBe(0);
 });
 
-test('an expired claim counts a death of its worker, until a worker returns a verdict', async () => {
+test('an expired claim counts as a crash of its worker, until a worker gives a verdict', async () => {
   const record = await insert();
   await store.claim(record._id, 0);
   clock.advance(CLAIM_MS);

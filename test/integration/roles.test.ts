@@ -112,7 +112,7 @@ function documented(name: Name): string[] {
   return rights.toSorted();
 }
 
-/** Makes each process use all of its commands. */
+/** Makes each process send each kind of command that it ever sends to the stores. */
 async function live(): Promise<void> {
   const cli = cliOf(world);
   const application = newApplication();

@@ -1,4 +1,4 @@
-/** Credentials that change under load: processes leave for them in turn, and no request breaks. */
+/** Credentials that change under load: processes exit one by one to start with them; no request fails. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { Agent } from 'node:http';
 import { tmpdir } from 'node:os';

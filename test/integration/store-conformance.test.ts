@@ -133,7 +133,7 @@ const handOvers: readonly HandOver[] = [
   { result: 'ambiguous', cause: 'ECONNECTION' },
   { result: 'refused', phase: 'rcpt', code: 450, enhancedCode: undefined, fault: 'busy' },
 ];
-/** Concurrent operations share a command, and similar ones a statement. */
+/** Operations at the same time, which share one command, and one statement if they are of a kind. */
 const atOnce = <T>(one: fc.Arbitrary<T>) => fc.array(one, { minLength: 1, maxLength: 4 });
 
 const steps: fc.Arbitrary<Step> = fc.oneof(

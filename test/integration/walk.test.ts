@@ -1,4 +1,4 @@
-/** Walks over all matching records in pages, on a store that reads all matches for one page. */
+/** Walks over all matching records page by page, also on a store that reads all for each page. */
 import { beforeAll, expect, test } from '@jest/globals';
 import { MongoServerError, type Collection, type Filter } from 'mongodb';
 import { DAY_MS } from '../../internal/platform/clock.ts';

@@ -9,7 +9,7 @@ import { shapes } from './shapes.ts';
 
 const CPU_MS = 50;
 const MEMORY_BYTES = 32 * 1024 * 1024;
-/** The quickest try counts, because the first one is not compiled and others lose caches. */
+/** The quickest of the tries counts: the first runs before compilation, others may find caches cold. */
 const TRIES = 4;
 const FAULTS_MAX = 10;
 

@@ -82,7 +82,7 @@ describe('an API server', () => {
   });
   afterAll(() => kubectl(['delete', 'namespace', home, keys, '--wait=false']));
 
-  /** Applies without storing; rejects with unknown fields and warnings. */
+  /** Applies in a dry run of the API server; an unknown field or a warning rejects. */
   const takes = (objects: readonly Rendered[]): Promise<string> =>
     kubectl(
       ['apply', '--dry-run=server', '--validate=strict', '--warnings-as-errors', '-f', '-'],

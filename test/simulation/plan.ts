@@ -54,11 +54,11 @@ export interface Plan {
   readonly seed: number;
   readonly submissions: readonly {
     readonly atMs: number;
-    /** There are few values, so that they collide. */
+    /** One of few, as the EIN is, so that they collide. */
     readonly email: number;
     readonly ein: number;
     readonly valid: boolean;
-    /** Few keys, so that they collide; null is none. */
+    /** One of few idempotency keys, so that they collide; null sends none. */
     readonly key: number | null;
   }[];
   readonly tempers: readonly Temper[];

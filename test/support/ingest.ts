@@ -58,7 +58,7 @@ export interface ExpectedRecord {
   readonly httpStatus: number;
   /** The kept part of the body; undefined if none was read. */
   readonly bytes?: Uint8Array;
-  /** The length of the body if more came than is kept. */
+  /** The length of the whole body, where only its beginning is kept. */
   readonly bodyBytes?: number;
   readonly partnerId?: string;
   readonly contentType?: string;

@@ -8,7 +8,7 @@ export interface TcpProxy {
   pass(): void;
   /** Delays each piece by `least` to `most` milliseconds in each direction. */
   delay(least: number, most: number): void;
-  /** Holds the client's bytes until `pass()`, also of clients that have ended. */
+  /** Holds what clients send until `pass()`, even if they close their connection before. */
   holdRequests(): void;
   /** New connections reach the store only after `pass()`. */
   park(): void;

@@ -23,7 +23,7 @@ import { baseVersion, breaks, todaysVersion, type Break } from './versions.ts';
 
 const SEED = 51;
 const PER_SECOND = 20;
-/** Load between two processes, so that both versions work on what the other began. */
+/** The load until the next process is replaced, so that each version works on what the other began. */
 const BETWEEN_MS = 3_000;
 /** Two controllers, so that a lease changes hands while both versions ask for it. */
 const SLOTS: readonly ServiceName[] = [

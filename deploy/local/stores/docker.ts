@@ -172,7 +172,7 @@ async function containerStore(
 
   async function kill(): Promise<void> {
     const { State: state } = await one.inspect();
-    // An engine does not kill what is paused.
+    // Engines refuse to kill a paused container.
     if (state.Paused) await one.unpause();
     if (!state.Running) return;
     const gone = one.wait();

@@ -59,7 +59,7 @@ huge_pages = off
 `;
 
 /**
- * Each of DocumentDB's two builders of indexes is a process every 2 s, which is most of what an
+ * Each of DocumentDB's two builders of indexes starts a process every 2 s, which is most of what an
  * idle server costs.
  */
 const ONE_INDEX_BUILDER =

@@ -206,8 +206,7 @@ function send(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);
   } catch {
-    // It has ended meanwhile, which is what an end is for; for other signals the caller sees that
-    // nothing runs.
+    // It has ended meanwhile. A caller that wanted another signal sees that nothing runs.
   }
 }
 

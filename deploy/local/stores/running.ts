@@ -46,8 +46,7 @@ interface Running {
 }
 
 /**
- * Starts the processes, waits until the store answers and gives it. What was started is ended when
- * that fails.
+ * Starts the processes and returns the store once it answers; ends what was started if that fails.
  */
 export async function runningStore(running: Running): Promise<Store> {
   const { kind, protocol, port, folder } = running;

@@ -244,7 +244,7 @@ export class ReplicaSet {
     const { command, id } = request;
     const { txnNumber, ...rest } = command;
     if (txnNumber === undefined) return this.#write(name, request, line);
-    // The store does not know retried writes.
+    // The one real store refuses retryable writes.
     const key = `${command['lsid']?.id?.toString('hex')} ${txnNumber}`;
     let first = this.#written.get(key);
     if (first === undefined) {
