@@ -97,9 +97,11 @@ function addFind(app: FastifyInstance, desk: Desk, clock: Clock): void {
   });
 }
 
-/** Without blanks around; a field that was left empty counts as absent. */
-function filledIn(form: Form): Form {
-  // A field that was sent twice is a list.
+/**
+ * Without blanks around; a field that was left empty counts as absent, and one that was sent twice
+ * as one text.
+ */
+function filledIn(form: Readonly<Record<string, string | string[]>>): Form {
   const all = Object.entries(form).map(([name, value]) => [name, String(value).trim()] as const);
   return Object.fromEntries(all.filter(([, value]) => value !== ''));
 }

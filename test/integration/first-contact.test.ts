@@ -364,7 +364,11 @@ test('mongodb+srv finds a set, and lets in who knows its CA, a user and a passwo
     // On a busy machine a client may give up; it then stays closed.
     await eventually('to be let in', async () => {
       const client = createMongo(uri, 'secured', { lookup: here });
-      return client.db('x').collection('x').insertOne({}).finally(() => client.close());
+      try {
+        return await client.db('x').collection('x').insertOne({});
+      } finally {
+        await client.close();
+      }
     });
   } finally {
     setServers(servers);
