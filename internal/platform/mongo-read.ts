@@ -1,5 +1,6 @@
 /** Reads with a deadline, and a walk over a collection that holds one page in memory. */
 import { MongoServerError, type Collection, type Document, type Filter } from 'mongodb';
+import { defined } from './defined.ts';
 import { idLater, timeOfId } from './ids.ts';
 
 /** Below the client's 10 s, so that the server's error gives the reason. */
@@ -19,7 +20,7 @@ const NARROWEST_MS = 1_000;
 const PAGES_AHEAD = 4;
 
 /**
- * Reads all matches in the order of ids, after the id `after` and before `until`. Each page is a
+ * Reads all matches in the order of ids, after the id `after` and up to `until`. Each page is a
  * read of its own, so no cursor stays open. `after` and `until` are not in `filter`, because two
  * bounds on one field mislead FerretDB's planner.
  *
@@ -42,10 +43,12 @@ export async function* pagesOf<T extends { readonly _id: string }>(
   let aheadMs = Infinity;
   for (;;) {
     const step = after === undefined ? undefined : idLater(after, aheadMs);
-    const upTo = step === undefined || (until !== undefined && step >= until) ? undefined : step;
+    const upTo = step === undefined || (until !== undefined && until <= step) ? until : step;
+    const range = defined({ $gt: after, $lte: upTo });
+    const bounds = Object.keys(range).length === 0 ? [] : [{ _id: range }];
     const narrower = aheadMs > NARROWEST_MS;
-    const reading = collection
-      .find({ $and: [filter, idRange(after, upTo, until)] } as Filter<T>, {
+    const page = await collection
+      .find({ $and: [filter, ...bounds] } as Filter<T>, {
         ...read,
         maxTimeMS: narrower ? NARROWED_AFTER_MS : READ_DEADLINE_MS,
       })
@@ -53,8 +56,11 @@ export async function* pagesOf<T extends { readonly _id: string }>(
       .limit(size)
       // Without this the server would send 100 documents and keep a cursor for the rest.
       .batchSize(size)
-      .toArray();
-    const page = await (narrower ? unlessTooLong(reading) : reading);
+      .toArray()
+      .catch((error: unknown) => {
+        if (narrower && tookTooLong(error)) return undefined;
+        throw error;
+      });
     if (page === undefined) {
       after ??= await beforeFirst(collection);
       aheadMs = Math.max(NARROWEST_MS, Math.min(aheadMs, Date.now() - timeMs(after)) / NARROWED_BY);
@@ -66,23 +72,12 @@ export async function* pagesOf<T extends { readonly _id: string }>(
     if (page.length === size) {
       after = last;
       aheadMs = Math.max(1, timeMs(last) - timeMs(first)) * PAGES_AHEAD;
-    } else if (upTo === undefined) return;
+    } else if (upTo === until) return;
     else {
       after = upTo;
       aheadMs *= 2;
     }
   }
-}
-
-function idRange(
-  after: string | undefined,
-  upTo: string | undefined,
-  until: string | undefined,
-): Document {
-  const from = after === undefined ? {} : { $gt: after };
-  const to = upTo === undefined ? (until === undefined ? {} : { $lt: until }) : { $lte: upTo };
-  const range = { ...from, ...to };
-  return Object.keys(range).length === 0 ? {} : { _id: range };
 }
 
 async function beforeFirst<T extends { readonly _id: string }>(
@@ -102,12 +97,4 @@ const MAX_TIME_EXPIRED = 50;
 
 export function tookTooLong(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === MAX_TIME_EXPIRED;
-}
-
-/** Resolves to undefined if the server gave up, so that the caller can ask for less. */
-function unlessTooLong<T>(reading: Promise<T>): Promise<T | undefined> {
-  return reading.catch((error: unknown) => {
-    if (!tookTooLong(error)) throw error;
-    return undefined;
-  });
 }
