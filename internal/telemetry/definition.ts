@@ -5,18 +5,7 @@ export const PREFIX = 'partner_ingest_';
 
 type LabelValues = Readonly<Record<string, readonly string[]>>;
 /** Values known only at run time, such as names of partners. */
-interface OpenValues extends ReadonlyArray<string> {
-  readonly open: true;
-}
-export const openValues: OpenValues = Object.assign([], { open: true as const });
-/** Values of type `string` could not begin at 0. */
-type Known<Labels extends LabelValues> = {
-  readonly [Name in keyof Labels]: Labels[Name] extends OpenValues
-    ? Labels[Name]
-    : string extends Labels[Name][number]
-      ? never
-      : Labels[Name];
-};
+export const openValues: readonly string[] = [];
 type NoLabels = { readonly [Name in never]: readonly string[] };
 
 export interface Definition<
@@ -36,7 +25,7 @@ function defining<Kind extends Definition['kind']>(kind: Kind, suffix = '') {
   return <const Labels extends LabelValues = NoLabels>(
     name: string,
     help: string,
-    labels: Labels & Known<Labels> = {} as Labels & Known<Labels>,
+    labels: Labels = {} as Labels,
     more: {
       readonly series?: readonly OneSeries<Labels>[];
       readonly buckets?: readonly number[];
