@@ -128,7 +128,7 @@ async function restoreAnHour(redis: 'empty' | 'as it was'): Promise<void> {
     const unknown = await cli('show', lost.id);
     expect(unknown).toMatchObject({ code: 1 });
 
-    // Whoever was mailed after the backup has a second mail now: a lost request can be sent again.
+    // An applicant mailed after the backup has a second mail now: a lost request can be sent again.
     await world.recordIn('completed', await submit(world, ingest, lost.application));
     const mails = [done, mailing, waiting, lost].map(
       ({ application }) => world.mail.mailsTo(application.email).length,
