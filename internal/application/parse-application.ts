@@ -45,14 +45,8 @@ const text = (name: string) =>
         : because('wrong_type', `${name} must be a string.`),
   });
 
-export const applicationSchema = z.object({
+const applicationSchema = z.object({
   email: text('email')
-    .meta({
-      format: 'email',
-      maxLength: EMAIL_MAX,
-      description: "The applicant's e-mail address; unique, compared trimmed and in lower case.",
-      examples: ['ada@example.com'],
-    })
     .transform(trimAddress)
     .refine(
       (value) => value.length <= EMAIL_MAX,
@@ -74,19 +68,11 @@ export const applicationSchema = z.object({
     .refine(
       (value) => visibleCharacter.test(value),
       only('blank', 'business_name must have a letter or a digit.'),
-    )
-    .meta({
-      minLength: 1,
-      maxLength: BUSINESS_NAME_MAX,
-      description: 'Name of the applying business; has at least one letter or digit.',
-      examples: ['Ada Ltd'],
-    }),
-  ein: text('ein')
-    .regex(/^[0-9]{9}$/, only('invalid_format', 'ein must be exactly nine digits (0-9).'))
-    .meta({
-      description: 'Employer Identification Number: exactly nine digits; unique.',
-      examples: ['123456789'],
-    }),
+    ),
+  ein: text('ein').regex(
+    /^[0-9]{9}$/,
+    only('invalid_format', 'ein must be exactly nine digits (0-9).'),
+  ),
 });
 
 /** Never throws. */

@@ -1,10 +1,9 @@
 /** A partner's own requests, newest first: what it lost, it can ask for. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { z } from 'zod';
 import { defined } from '../platform/defined.ts';
 import { cards, states } from '../submission/states.ts';
 import { answerEarly, sendEarly } from './answer.ts';
-import { listQuery, type listBody } from './contract.ts';
+import { listQuery } from './contract.ts';
 import { errors } from './errors.ts';
 import { answerRead, dataOf, type LookUpTools } from './look-up-status.ts';
 
@@ -35,7 +34,7 @@ export function listSubmissions(
       },
       owner,
     );
-    const body: z.infer<typeof listBody> = {
+    sendEarly(request, reply, 200, {
       message: LISTED,
       data: {
         submissions: records.map((record) => ({
@@ -44,7 +43,6 @@ export function listSubmissions(
         })),
         ...defined({ next_cursor: next }),
       },
-    };
-    sendEarly(request, reply, 200, body);
+    });
   });
 }

@@ -1,6 +1,5 @@
 /** What happens to a look-up: authenticate, read, perhaps wait, answer. It leaves no record. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { z } from 'zod';
 import { reasonsForPartner } from '../application/reasons.ts';
 import { ownerName } from '../partner/mode.ts';
 import type { Owner } from '../platform/fair-shares.ts';
@@ -8,7 +7,7 @@ import type { Logger } from '../platform/log.ts';
 import type { StatusRecord } from '../submission/status-reader.ts';
 import { answerEarly, sendEarly } from './answer.ts';
 import { identify, type IdentifyTools } from './authenticate.ts';
-import { requestId, statusMessages, type statusBody } from './contract.ts';
+import { requestId, statusMessages } from './contract.ts';
 import { errors } from './errors.ts';
 import { MAX_WAIT_SECONDS } from './limits.ts';
 import { statusOf, type Statuses } from './statuses.ts';
@@ -73,8 +72,7 @@ export function lookUpStatus(
     if (seconds !== undefined && !authenticateLookUp(request, reply, tools)) return;
     if (waited) reply.header('preference-applied', `wait=${seconds}`);
     const data = dataOf(record);
-    const body: z.infer<typeof statusBody> = { message: statusMessages[data.state], data };
-    sendEarly(request, reply, 200, body);
+    sendEarly(request, reply, 200, { message: statusMessages[data.state], data });
   });
 }
 
@@ -84,7 +82,7 @@ function secondsToWait(prefer: string | string[] | undefined): number | undefine
   return wait === undefined ? undefined : Math.min(Number(wait), MAX_WAIT_SECONDS);
 }
 
-export function dataOf(record: StatusRecord): z.infer<typeof statusBody>['data'] {
+export function dataOf(record: StatusRecord) {
   return {
     request_id: record._id,
     state: statusOf(record),

@@ -1,50 +1,85 @@
-/** The OpenAPI document passes a linter and has the same errors as the code and the README. */
+/** The OpenAPI document passes a linter and says what the code does, as the contract page. */
 import { expect, test } from '@jest/globals';
 import { createConfig, lintFromString } from '@redocly/openapi-core';
 import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { errors, tooManyRequests } from './errors.ts';
+import { z } from 'zod';
+import { ROOT } from '../../tools/root.ts';
+import { EMAIL_MAX } from '../application/email-address.ts';
+import { parseApplication } from '../application/parse-application.ts';
+import { fields, partnerReasonCodes } from '../application/reasons.ts';
+import { testEndings } from '../application/test-endings.ts';
+import {
+  BASE_PATH,
+  INGEST_PATH,
+  LIST_PATH,
+  STATUS_PATH,
+  listQuery,
+  requestId,
+  statusMessages,
+} from './contract.ts';
+import { ACCEPTED_MESSAGE, errors, tooManyRequests } from './errors.ts';
+import { readIdempotencyKey } from './idempotency-key.ts';
+import {
+  DRAIN_MAX_BYTES,
+  DRAIN_MAX_MS,
+  MAX_BODY_BYTES,
+  MAX_WAIT_SECONDS,
+  PARTNER_DAY_SECONDS,
+  RETRY_AFTER_SECONDS,
+} from './limits.ts';
 import { openApiDocument } from './openapi.ts';
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-const settings = { rateLimitMax: 300, rateLimitWindowSeconds: 60, statusEndpoint: true };
-const document = openApiDocument(settings);
-
+interface Response {
+  readonly description: string;
+  readonly headers: Record<string, object>;
+  readonly content: {
+    'application/json': {
+      schema: { $ref?: string; anyOf?: { $ref: string }[] };
+      examples?: Record<string, { value: { error: string; data?: object } }>;
+    };
+  };
+  readonly links?: object;
+}
 interface Operation {
-  readonly responses: Record<
-    string,
-    { content: { 'application/json': { examples?: Record<string, Example> } } }
-  >;
+  readonly operationId: string;
+  readonly description: string;
+  readonly parameters: { name: string; description?: string; schema: { description?: string } }[];
+  readonly responses: Record<string, Response>;
 }
-interface Example {
-  readonly value: { readonly error: string };
+interface Document {
+  readonly info: { readonly description: string };
+  readonly servers: { url: string }[];
+  readonly paths: Record<string, Record<string, Operation>>;
+  readonly components: {
+    readonly securitySchemes: { apiKey: { description: string } };
+    readonly schemas: {
+      IdempotencyKey: { pattern: string };
+      Application: {
+        properties: { business_name: { maxLength: number }; ein: { pattern: string } };
+      };
+    };
+  };
 }
 
-/** Status code and sentence of every error in the code. */
-const known = [
-  ...Object.values(errors),
-  {
-    status: 429,
-    error: tooManyRequests({ amount: '300', windowSeconds: 60, whose: 'one address' }, 60),
-  },
-];
-const told = (error: { readonly status: number; readonly error: string }): string =>
-  `${error.status} ${error.error}`;
+const settings = { rateLimitMax: 7, rateLimitWindowSeconds: 11, statusEndpoint: true };
+const document = openApiDocument(settings) as unknown as Document;
+const { paths, components } = document;
+const operations = Object.values(paths).flatMap((methods) => Object.values(methods));
+const [submit, lookUp, list] = operations as [Operation, Operation, Operation];
+const responses = operations.flatMap(({ responses: all }) => Object.entries(all));
+const examples = responses.flatMap(([status, { content }]) =>
+  Object.entries(content['application/json'].examples ?? {}).map(
+    ([name, { value }]) => `${name}: ${status} ${value.error}`,
+  ),
+);
+const page = readFileSync(`${ROOT}docs/contract.md`, 'utf8');
+
+const limit = { amount: '7', windowSeconds: 11, whose: 'one address' } as const;
+const known = Object.entries({
+  ...errors,
+  tooManyRequests: { status: 429, error: tooManyRequests(limit, 11) },
+});
 const set = (texts: readonly string[]): string[] => [...new Set(texts)].toSorted();
-
-function documentedErrors(): string[] {
-  const paths = Object.values(document['paths'] as Record<string, Record<string, Operation>>);
-  return paths
-    .flatMap((path) => Object.values(path))
-    .flatMap(({ responses }) =>
-      Object.entries(responses).flatMap(([status, { content }]) =>
-        Object.values(content['application/json'].examples ?? {}).map(
-          ({ value }) => `${status} ${value.error}`,
-        ),
-      ),
-    );
-}
 
 test.each([true, false])(
   'a linter finds no fault in the document (look-ups: %s)',
@@ -60,16 +95,121 @@ test.each([true, false])(
   },
 );
 
+test('without look-ups nothing of them is left', () => {
+  const text = JSON.stringify(openApiDocument({ ...settings, statusEndpoint: false }));
+  expect(text).not.toMatch(/lookUp|listSubmissions|location|preference|503/i);
+});
+
 test('the document lists exactly the errors of the code', () => {
-  expect(set(documentedErrors())).toEqual(set(known.map(told)));
+  expect(set(examples)).toEqual(
+    set(known.map(([name, { status, error }]) => `${name}: ${status} ${error}`)),
+  );
 });
 
 test('the contract page lists exactly the errors of the code', () => {
-  const page = readFileSync(join(ROOT, 'docs/contract.md'), 'utf8');
   const rows = [...page.matchAll(/:\s+(\d{3})\s+`\{"error":"([^"]+)"/g)].map(
     ([, status, error]) => `${status} ${error}`,
   );
-  expect(set(rows)).toEqual(
-    set(known.map(told)).map((error) => error.replace(/^(429 [^:]+: ).*/, '$1…')),
+  const told = set(known.map(([, { status, error }]) => `${status} ${error}`));
+  expect(set(rows)).toEqual(told.map((error) => error.replace(/^(429 [^:]+: ).*/, '$1…')));
+});
+
+test.each(responses.filter(([status]) => !status.startsWith('2')))(
+  'an answer %s has its headers, and a body and a link by what is recorded',
+  (status, { headers, content, links }) => {
+    const own: Record<string, string> = {
+      401: 'WWW-Authenticate',
+      405: 'Allow',
+      429: 'Retry-After',
+      500: 'Retry-After',
+      503: 'Retry-After',
+    };
+    // A wrong method belongs to no operation, and a slow head to none yet.
+    const counted = !['405', '408'].includes(status);
+    const counts = ['Limit', 'Remaining', 'Reset'].map((name) => `X-RateLimit-${name}`);
+    expect(Object.keys(headers)).toEqual([
+      'X-Request-Id',
+      ...(own[status] === undefined ? [] : [own[status]]),
+      ...(counted ? counts : []),
+    ]);
+    const { schema, examples: named = {} } = content['application/json'];
+    const recorded = Object.values(named).map(({ value }) => value.data !== undefined);
+    expect(set((schema.anyOf ?? [schema]).map(({ $ref }) => $ref!.replace(/.*\//, '')))).toEqual(
+      set(recorded.map((isRecorded) => (isRecorded ? 'Malformed' : 'Error'))),
+    );
+    expect(links !== undefined).toBe(recorded.includes(true));
+  },
+);
+
+test('the document has the paths, parameters, states and texts of the code', () => {
+  const { servers } = document;
+  expect(servers.map(({ url }) => url)).toEqual([`https://{host}${BASE_PATH}`]);
+  expect(Object.keys(paths).map((path) => BASE_PATH + path.replace(/\{(\w+)\}/, ':$1'))).toEqual([
+    INGEST_PATH,
+    STATUS_PATH,
+    LIST_PATH,
+  ]);
+  const { properties = {} } = z.toJSONSchema(listQuery, { io: 'input' });
+  expect(list.parameters.map(({ name, schema }) => [name, schema])).toMatchObject(
+    Object.entries(properties),
+  );
+  const statuses = Object.entries(statusMessages);
+  const data = {
+    state: {
+      enum: Object.keys(statusMessages),
+      description: statuses.map(([name, message]) => `- \`${name}\`: ${message}.`).join('\n'),
+    },
+    reasons: {
+      items: { properties: { field: { enum: fields }, code: { enum: partnerReasonCodes } } },
+    },
+  };
+  expect(components.schemas).toMatchObject({
+    RequestId: { pattern: z.toJSONSchema(requestId).pattern },
+    Accepted: { properties: { message: { examples: [ACCEPTED_MESSAGE] } } },
+    Status: { properties: { data: { properties: data } } },
+    Submissions: {
+      properties: { data: { properties: { submissions: { items: { properties: data } } } } },
+    },
+  });
+});
+
+test('the document has the bounds of the code', () => {
+  expect(document.info.description).toContain('At most 7 requests in 11 seconds');
+  expect(submit.description).toContain(`at most ${MAX_BODY_BYTES} bytes`);
+  expect(submit.description).toContain(
+    `at most ${DRAIN_MAX_BYTES / 2 ** 20} MiB are read, for at most ${DRAIN_MAX_MS / 1_000} seconds`,
+  );
+  expect(lookUp.parameters[1]!.description).toContain(`at most ${MAX_WAIT_SECONDS}.`);
+  expect(components).toMatchObject({
+    headers: {
+      RetryAfter: { schema: { maximum: PARTNER_DAY_SECONDS } },
+      RetryLater: { schema: { const: RETRY_AFTER_SECONDS } },
+    },
+    schemas: { Application: { properties: { email: { maxLength: EMAIL_MAX } } } },
+  });
+  const { IdempotencyKey, Application } = components.schemas;
+  const { business_name: name, ein } = Application.properties;
+  for (const length of [0, 1, 255, 256])
+    for (const key of ['k'.repeat(length), `"${' '.repeat(length)}"`])
+      expect(new RegExp(IdempotencyKey.pattern).test(key)).toBe(
+        readIdempotencyKey(key).kind === 'given',
+      );
+  for (const length of [0, 1, name.maxLength, name.maxLength + 1])
+    for (const digits of ['12345678', '123456789', '1234567890']) {
+      const business_name = 'A'.repeat(length);
+      const application = { email: 'ada@example.com', business_name, ein: digits };
+      expect(parseApplication(Buffer.from(JSON.stringify(application))).valid).toBe(
+        length > 0 && length <= name.maxLength && new RegExp(ein.pattern).test(digits),
+      );
+    }
+});
+
+test('the document and the contract page have every test ending', () => {
+  const rowsOf = (text: string) =>
+    [...text.matchAll(/^\| ([^-]+?) +\| (.+?) +\| (.+?) +\|$/gm)].map((row) => row.slice(1));
+  const rows = rowsOf(components.securitySchemes.apiKey.description);
+  expect(rowsOf(page)).toEqual(rows);
+  expect(rows.filter(([ein]) => /\d/.test(ein!)).map((row) => row.slice(0, 2))).toEqual(
+    [...testEndings].map(([ein, { answer }]) => [`\`${ein}\``, `${answer}`]),
   );
 });
