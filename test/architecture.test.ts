@@ -219,7 +219,7 @@ test('the service imports nothing from test/ or deploy/', () => {
 });
 
 test('clients share only bounds that test/judges/neighbour.test.ts attacks', () => {
-  const bound = /new FairShares(?:<\w+>)?\(([\w.]+)|new FairReads\(\{\s*max: ([\w.]+)/g;
+  const bound = /new FairShares(?:<\w+>)?\(\s*([\w.]+)|new FairReads\(\{\s*max: ([\w.]+)/g;
   const used = files.flatMap(({ text }) =>
     [...text.matchAll(bound)].map(([, ofShares, ofReads]) => ofShares ?? ofReads),
   );

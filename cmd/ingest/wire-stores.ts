@@ -5,7 +5,6 @@ import {
   STATUS_CONNECTIONS,
   STATUS_TIMEOUT_MS,
 } from '../../internal/ingest/limits.ts';
-import { Refusals } from '../../internal/ingest/refusals.ts';
 import { Statuses } from '../../internal/ingest/statuses.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
@@ -17,14 +16,12 @@ import type { openProcess, ProcessTools } from '../../internal/platform/open-pro
 import { redisWarnings } from '../../internal/platform/redis.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
-import type { Hint } from '../../internal/queue/job.ts';
 import { commitClient, statusClient } from '../../internal/submission/mongo-clients.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { GroupCommit } from '../../internal/submission/group-commit.ts';
 import { groupCommitLimits } from '../../internal/submission/limits.ts';
 import { OverLimitRecorder } from '../../internal/submission/over-limit.ts';
 import { StatusReader } from '../../internal/submission/status-reader.ts';
-import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';
 import type { IngestMetrics } from '../../internal/telemetry/metrics.ts';
 import type { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
@@ -37,7 +34,6 @@ export type Parts = ProcessTools &
   };
 
 export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
-  const { db, clock, closers, loops, metrics } = parts;
   const commitDb = openDatabase(
     'group commit',
     config,
@@ -50,45 +46,22 @@ export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
   const statuses = config.STATUS_ENDPOINT ? openStatuses(config, parts) : undefined;
 
   const overLimit = new OverLimitRecorder({
-    db,
+    ...parts,
     windowMs: config.RATE_LIMIT_WINDOW_SECONDS * 1_000,
     retentionDays: config.RETENTION_REFUSED_DAYS,
-    clock,
-    loops,
   });
-  closers.add('over-limit counts', () => overLimit.close());
+  parts.closers.add('over-limit counts', () => overLimit.close());
 
   const keys = openKeys(parts);
-  const { commits, withdrawals } = openCommits(config, commitDb, parts);
-
-  return {
-    ...hints,
-    record: (record: SubmissionRecord) => commits.record(record),
-    refusals: new Refusals({
-      clock,
-      metrics,
-      record: (record) => commits.record(record),
-      countRefused: (address, status, requestId) => overLimit.add(address, requestId, status),
-    }),
-    withdraw: (record: SubmissionRecord) => withdrawals.add(record),
-    overLimit: (address: string, requestId: string) => overLimit.add(address, requestId),
-    statuses,
-    keys,
-  };
+  return { hints, statuses, overLimit, keys, ...openCommits(config, commitDb, parts) };
 }
 
 /** Opened last and closed first, so that withdrawals have the whole drain to settle. */
-function openCommits(
-  config: ConfigOf<'ingest'>,
-  commitDb: Db,
-  { db, clock, log, closers, metrics }: Parts,
-) {
+function openCommits(config: ConfigOf<'ingest'>, commitDb: Db, parts: Parts) {
+  const { closers } = parts;
   const withdrawals = new Withdrawals({
-    db,
+    ...parts,
     retentionDays: config.RETENTION_WITHDRAWN_DAYS,
-    clock,
-    log,
-    metrics,
   });
   // Pending withdrawals are logged, however the process ends.
   const abandon = (): void => withdrawals.stop();
@@ -104,11 +77,10 @@ function openCommits(
     DRAIN_DEADLINE_MS + 1_000,
   );
   const commits = new GroupCommit({
+    ...parts,
     db: commitDb,
     limits: groupCommitLimits,
     timeoutMs: config.ACCEPT_TIMEOUT_MS,
-    clock,
-    metrics,
     pendingWithdrawals: () => withdrawals.pending,
   });
   closers.add('group commit', () => commits.whenIdle());
@@ -134,7 +106,7 @@ function openStatuses(config: ConfigOf<'ingest'>, parts: Parts): Statuses {
   const client = statusClient(STATUS_TIMEOUT_MS, STATUS_CONNECTIONS);
   const db = openDatabase('status', config, client, parts);
   const reader = new StatusReader({ db, timeoutMs: STATUS_TIMEOUT_MS });
-  return new Statuses({ reader, loops: parts.loops, drain: parts.drain });
+  return new Statuses({ ...parts, reader });
 }
 
 function openHints(
@@ -151,15 +123,14 @@ function openHints(
     results: metrics.hints,
   });
   closers.add('hints', () => outbox.whenEmpty());
-  return { hint: (hint: Hint) => outbox.add(hint) };
+  return outbox;
 }
 
 function openKeys(parts: Parts): KeyCache {
-  const { db, contact, loops, clock, log, closers, metrics, partnerLabels, ready } = parts;
+  const { db, contact, loops, closers, metrics, partnerLabels, ready } = parts;
   const keys = new KeyCache({
-    store: new KeyStore({ db, clock }),
-    clock,
-    log,
+    ...parts,
+    store: new KeyStore(parts),
     onLoad: (all) => {
       // Sorting makes all pods show the same partners.
       for (const partnerId of all.map((key) => key.partnerId).toSorted())

@@ -1,13 +1,11 @@
 /** Constructs ingest's parts. */
 import { Registry } from 'prom-client';
-import { lastAnswers } from '../../internal/ingest/last-answers.ts';
 import {
   DRAIN_DEADLINE_MS,
   LAST_ANSWERS_MS,
   LIMITER_PROBE_MS,
 } from '../../internal/ingest/limits.ts';
 import { openApiDocument } from '../../internal/ingest/openapi.ts';
-import { OutageLog } from '../../internal/ingest/outage-log.ts';
 import { SharedLimiterStore } from '../../internal/ingest/rate-limit.ts';
 import { createIngestServer } from '../../internal/ingest/server.ts';
 import { listenHost, urlOf } from '../../internal/platform/admin-server.ts';
@@ -37,15 +35,13 @@ export async function startIngest(config: ConfigOf<'ingest'>, tools: ProcessTool
     },
     tools,
   );
-  const { clock, ready, adminUrl, serving } = opened;
+  const { ready, adminUrl, serving } = opened;
   const draining = new AbortController();
   const { signal: drain } = draining;
   ready.push(() => (drain.aborted ? ['draining'] : []));
   const parts: Parts = { ...tools, ...opened, metrics, partnerLabels: new PartnerLabels(), drain };
 
   const limiter = openLimiter(config, parts);
-  const outages = new OutageLog({ clock, log });
-  const stores = openStores(config, parts);
   const app = await createIngestServer(settings, {
     ...parts,
     retention: {
@@ -54,24 +50,18 @@ export async function startIngest(config: ConfigOf<'ingest'>, tools: ProcessTool
     },
     acceptLog: config.LOG_ACCEPTS ? log : undefined,
     limiter,
-    ...stores,
+    ...openStores(config, parts),
     metricsOfTests: createIngestMetrics(new Registry()),
-    record: async (record) => {
-      const result = await stores.record(record);
-      outages.note(result);
-      return result;
-    },
   });
-  closers.add('partner port', () => app.close(), DRAIN_DEADLINE_MS);
+  closers.add('partner port', () => app.close(), LAST_ANSWERS_MS + DRAIN_DEADLINE_MS);
   await app.listen({ host: listenHost(config.HTTP_HOST), port: config.HTTP_PORT });
   closers.add(
     'endpoint',
     async () => {
       draining.abort();
       await pause(config.SHUTDOWN_DELAY_MS);
-      await lastAnswers(app.server, LAST_ANSWERS_MS);
     },
-    config.SHUTDOWN_DELAY_MS + LAST_ANSWERS_MS + 1_000,
+    config.SHUTDOWN_DELAY_MS + 1_000,
   );
 
   const url = urlOf(app.server);

@@ -1,6 +1,5 @@
 /** Sends answers that do not wait for the body. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { closeAfterAnswer } from './connection.ts';
 import { errors, type ErrorAnswer } from './errors.ts';
 import { RETRY_AFTER_SECONDS } from './limits.ts';
 
@@ -26,12 +25,15 @@ export function sendEarly(
   const { incomingBody } = request;
   incomingBody.drop();
   incomingBody.whenNearlyCome((come) => {
-    if (!come) {
-      reply.header('connection', 'close');
-      closeAfterAnswer(request.raw.socket, incomingBody);
-    }
+    if (!come) closeAfterAnswer(request, reply);
     reply.code(status).send(body);
   });
+}
+
+/** Makes this answer the last of its connection. */
+export function closeAfterAnswer({ incomingBody }: FastifyRequest, reply: FastifyReply): void {
+  reply.header('connection', 'close');
+  incomingBody.closeAfterAnswer();
 }
 
 /** Only these errors are temporary. */

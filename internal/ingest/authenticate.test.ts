@@ -23,7 +23,10 @@ const lookup = (key: string): KeyLookup => {
   return { known: false };
 };
 const authenticate = (header: string | undefined, find = lookup, address = '192.0.2.7') =>
-  authenticateFrom(header, address, { lookup: find, now: () => now });
+  authenticateFrom(header, address, {
+    keys: { loaded: true, lookup: find },
+    clock: { now: () => now, monotonicMs: () => 0 },
+  });
 
 describe('authenticate', () => {
   test.each([

@@ -1,11 +1,11 @@
 /** Identifies the partner from the Authorization header. */
 import type { FastifyRequest } from 'fastify';
-import type { KeyCache, KeyLookup } from '../partner/key-cache.ts';
+import type { KeyCache } from '../partner/key-cache.ts';
 import type { KeyTerms } from '../partner/key-terms.ts';
 import { ownerName } from '../partner/mode.ts';
 import type { Clock } from '../platform/clock.ts';
+import { Connection } from './connection.ts';
 import { errors } from './errors.ts';
-import { belongTo, type Shares } from './shares.ts';
 
 type Refusal = (typeof errors)['keyMissing' | 'keyInvalid' | 'partnerInactive'];
 
@@ -24,25 +24,19 @@ export type Authentication =
 export interface IdentifyTools {
   readonly clock: Clock;
   readonly keys: Pick<KeyCache, 'loaded' | 'lookup'>;
-  readonly shares: Shares;
 }
 
 /** What the request holds counts for its partner from now on. */
 export function identify(request: FastifyRequest, tools: IdentifyTools): Authentication {
-  const authentication = authenticate(request.headers.authorization, request.client.ip, {
-    lookup: (key) => tools.keys.lookup(key),
-    now: () => tools.clock.now(),
-  });
+  const authentication = authenticate(request.headers.authorization, request.client.ip, tools);
   request.partnerId = authentication.partnerId ?? '';
   request.terms = authentication.terms ?? {};
-  if (authentication.ok)
-    belongTo(ownerName(request.partnerId, request.terms), request, tools.shares);
+  if (authentication.ok) {
+    const owner = ownerName(request.partnerId, request.terms);
+    request.incomingBody.belongTo(owner);
+    Connection.of(request.raw.socket).belongTo(owner);
+  }
   return authentication;
-}
-
-export interface AuthenticateTools {
-  lookup(key: string): KeyLookup;
-  now(): Date;
 }
 
 /**
@@ -52,18 +46,18 @@ export interface AuthenticateTools {
 export function authenticate(
   header: string | undefined,
   address: string,
-  tools: AuthenticateTools,
+  { keys, clock }: IdentifyTools,
 ): Authentication {
   const key = /^bearer(?:[ \t]+(.*))?$/is.exec(header?.trim() ?? '')?.[1]?.trim() ?? '';
   if (key === '') return { ok: false, answer: errors.keyMissing };
-  const found = tools.lookup(key);
+  const found = keys.lookup(key);
   if (!found.known) return { ok: false, answer: errors.keyInvalid };
   const { partnerId, terms } = found;
   const invalid = (because: Because): Authentication => {
     return { ok: false, answer: errors.keyInvalid, partnerId, terms, because };
   };
   if (found.revoked) return invalid('revoked');
-  if (terms.notAfter !== undefined && tools.now() >= terms.notAfter) return invalid('ended');
+  if (terms.notAfter !== undefined && clock.now() >= terms.notAfter) return invalid('ended');
   if (!found.admits(address)) return invalid('address');
   if (found.otherMode) return invalid('mode');
   if (!found.active) return { ok: false, answer: errors.partnerInactive, partnerId, terms };

@@ -10,11 +10,6 @@ export interface ClientAddress {
   readonly limitKey: string;
 }
 
-interface Hop {
-  readonly client: ClientAddress;
-  readonly isProxy: boolean;
-}
-
 const SUBNET_BITS = 64;
 const IPV4_AT_BYTE = 12;
 const nobodys: ReadonlySet<string> = new Set(['unspecified', 'broadcast', 'multicast']);
@@ -37,21 +32,18 @@ function limitKeyOf(address: ipaddr.IPv6): string {
     : ipaddr.IPv6.networkAddressFromCIDR(`${address.toString()}/${SUBNET_BITS}`).toString();
 }
 
-/** Finds the client of a request, and whether that is doubtful. */
-export type FindClient = (request: Pick<IncomingMessage, 'socket' | 'headers'>) => {
+/** A client or a trusted proxy. */
+export interface Hop {
   readonly client: ClientAddress;
-  readonly doubtful: boolean;
-};
+  readonly isProxy: boolean;
+}
 
-/**
- * The client is the nearest address that is not a trusted proxy's, or the farthest named. It is
- * doubtful where the hops of an untrusted peer are ignored, or a trusted proxy names something that
- * is no client: then that proxy stands for all its clients.
- */
-export function clientFinder(isProxy: AddressTest): FindClient {
-  // Most requests name the same few proxies and clients.
+export type ReadHop = (text: string) => Hop | undefined;
+
+/** Remembers what it read, because most requests name the same few proxies and clients. */
+export function hopReader(isProxy: AddressTest): ReadHop {
   const known = new Map<string, Hop | undefined>();
-  const hopOf = (text: string): Hop | undefined => {
+  return (text) => {
     if (!known.has(text)) {
       if (known.size >= KNOWN_HOPS) known.clear();
       const client = addressOf(text);
@@ -59,18 +51,28 @@ export function clientFinder(isProxy: AddressTest): FindClient {
     }
     return known.get(text);
   };
-  return ({ socket, headers }) => {
-    let nearest = hopOf(socket.remoteAddress!)!;
-    const hops = hopsIn(headers);
-    if (!nearest.isProxy) return { client: nearest.client, doubtful: hops.length > 0 };
-    for (const text of hops.toReversed()) {
-      const hop = hopOf(text);
-      if (hop === undefined) return { client: nearest.client, doubtful: true };
-      nearest = hop;
-      if (!hop.isProxy) break;
-    }
-    return { client: nearest.client, doubtful: false };
-  };
+}
+
+/**
+ * The client is the nearest address that is not a trusted proxy's, or the farthest named. It is
+ * doubtful where the hops of an untrusted peer are ignored, or a trusted proxy names something that
+ * is no client: then that proxy stands for all its clients.
+ */
+export function findClient(
+  headers: IncomingMessage['headers'],
+  peer: Hop,
+  readHop: ReadHop,
+): { readonly client: ClientAddress; readonly doubtful: boolean } {
+  let { client } = peer;
+  const hops = hopsIn(headers);
+  if (!peer.isProxy) return { client, doubtful: hops.length > 0 };
+  for (const text of hops.toReversed()) {
+    const hop = readHop(text);
+    if (hop === undefined) return { client, doubtful: true };
+    client = hop.client;
+    if (!hop.isProxy) break;
+  }
+  return { client, doubtful: false };
 }
 
 /** `Forwarded` (RFC 7239) counts only alone: a proxy that appends to one of both may pass the other. */

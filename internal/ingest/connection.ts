@@ -1,101 +1,96 @@
 /**
- * The state of a connection: unanswered requests, broken framing, closing.
+ * A connection of the partner port: whose it is, its unanswered requests, broken framing, closing.
  *
  * Node reports broken framing only to the server. Earlier requests are answered first, because the
  * client would take the error for one of their answers.
  */
-import { Socket } from 'node:net';
-import { LINGER_UNREAD_MS, MAX_PIPELINED } from './limits.ts';
+import type { Socket } from 'node:net';
+import type { FairShares } from '../platform/fair-shares.ts';
+import type { Hop } from './client-address.ts';
+import { MAX_PIPELINED } from './limits.ts';
 
-interface Progress {
-  answering: number;
-  broken: boolean;
+const connections = new WeakMap<Socket, Connection>();
+
+export class Connection {
+  readonly socket: Socket;
+  readonly peer: Hop;
   /** The next answer is the last. */
-  closing: boolean;
-  readonly readers: Set<() => void>;
-}
+  isClosing = false;
+  readonly #shares: FairShares<Connection>;
+  #partnerId = '';
+  #answering = 0;
+  #broken = false;
+  #taken: number | undefined;
+  readonly #readers = new Set<() => void>();
 
-export interface Dropped {
-  whenEnded(call: (how: BodyEnd) => void): void;
-}
-
-/** `cut_off`: the partner left, broke the framing, or sent too much. */
-export type BodyEnd = 'whole' | 'cut_off' | 'too_slow';
-
-const connections = new WeakMap<Socket, Progress>();
-
-function progressOf(socket: Socket): Progress {
-  let progress = connections.get(socket);
-  if (progress === undefined) {
-    progress = { answering: 0, broken: false, closing: false, readers: new Set() };
-    connections.set(socket, progress);
+  constructor(socket: Socket, peer: Hop, shares: FairShares<Connection>) {
+    this.socket = socket;
+    this.peer = peer;
+    this.#shares = shares;
+    connections.set(socket, this);
+    shares.hold(this, ['', peer.client.limitKey]);
+    socket.once('close', () => shares.release(this));
   }
-  return progress;
-}
 
-export function requestBegins(socket: Socket): 'served' | 'too_many' | 'closing' {
-  const progress = progressOf(socket);
-  progress.answering += 1;
-  if (progress.closing) return 'closing';
-  return progress.answering - 1 > MAX_PIPELINED ? 'too_many' : 'served';
-}
+  /** Of a socket of the partner port. */
+  static of(socket: Socket): Connection {
+    return connections.get(socket)!;
+  }
 
-export function requestEnds(socket: Socket): void {
-  const progress = connections.get(socket);
-  if (progress === undefined) return;
-  progress.answering -= 1;
-  if (progress.broken && progress.answering === 0) socket.destroySoon();
-}
+  /** Until the key of a request is known, its connection is nobody's. */
+  belongTo(partnerId: string): void {
+    if (partnerId === this.#partnerId || this.socket.destroyed) return;
+    this.#partnerId = partnerId;
+    this.#shares.hold(this, [partnerId, this.peer.client.limitKey]);
+  }
 
-export function isAnswering(socket: Socket): boolean {
-  return progressOf(socket).answering > 0;
-}
+  requestBegins(): 'served' | 'too_many' | 'closing' {
+    this.#answering += 1;
+    if (this.isClosing) return 'closing';
+    return this.#answering - 1 > MAX_PIPELINED ? 'too_many' : 'served';
+  }
 
-/** True where nothing whole has come that waits for its answer. */
-export function mayBeClosed(socket: Socket): boolean {
-  const { answering, readers } = progressOf(socket);
-  return answering === readers.size;
-}
+  requestEnds(): void {
+    this.#answering -= 1;
+    if (this.#broken && this.#answering === 0) this.socket.destroySoon();
+  }
 
-export function isClosing(socket: Socket): boolean {
-  return connections.get(socket)?.closing === true;
-}
+  get isAnswering(): boolean {
+    return this.#answering > 0;
+  }
 
-/** False where at most empty lines came since the last request (RFC 9112 §2.2). */
-export function hasBegun(socket: Socket): boolean {
-  if (isAnswering(socket)) return true;
-  // Node has no other way to ask its parser; what has begun has no end here.
-  const { parser } = socket as Socket & { parser?: { finish(): unknown } | null };
-  return parser?.finish() !== undefined;
-}
+  /** True where nothing whole has come that waits for its answer. */
+  get mayBeClosed(): boolean {
+    return this.#answering === this.#readers.size;
+  }
 
-/** Ends all bodies on `socket`; true if requests remain unanswered. */
-export function breakOff(socket: Socket): boolean {
-  const progress = progressOf(socket);
-  progress.broken = true;
-  for (const tell of progress.readers) tell();
-  return progress.answering > 0;
-}
+  /** True if a written answer has made no progress since the last call. */
+  isUnread(): boolean {
+    const { bytesWritten, writableLength } = this.socket;
+    const taken = writableLength === 0 ? undefined : bytesWritten - writableLength;
+    const isUnread = taken !== undefined && taken === this.#taken;
+    this.#taken = taken;
+    return isUnread;
+  }
 
-export function onBreak(socket: Socket, tell: () => void): () => void {
-  const progress = progressOf(socket);
-  progress.readers.add(tell);
-  if (progress.broken) tell();
-  return () => progress.readers.delete(tell);
-}
+  /** False where at most empty lines came since the last request (RFC 9112 §2.2). */
+  get hasBegun(): boolean {
+    if (this.isAnswering) return true;
+    // Node has no other way to ask its parser; what has begun has no end here.
+    const { parser } = this.socket as Socket & { parser?: { finish(): unknown } | null };
+    return parser?.finish() !== undefined;
+  }
 
-/**
- * Makes the next answer the last. Closing with unread bytes resets the connection and can destroy
- * the answer, so the rest of `body` is read within its bounds (RFC 9112 §9.6).
- */
-export function closeAfterAnswer(socket: Socket, body: Dropped): void {
-  progressOf(socket).closing = true;
-  // Node calls this after the last answer.
-  socket.destroySoon = () => {
-    socket.end();
-    body.whenEnded((how) => {
-      if (how === 'whole') Socket.prototype.destroySoon.call(socket);
-      else setTimeout(() => socket.destroy(), LINGER_UNREAD_MS).unref();
-    });
-  };
+  /** Ends all bodies; true if requests remain unanswered. */
+  breakOff(): boolean {
+    this.#broken = true;
+    for (const tell of this.#readers) tell();
+    return this.isAnswering;
+  }
+
+  onBreak(tell: () => void): () => void {
+    this.#readers.add(tell);
+    if (this.#broken) tell();
+    return () => this.#readers.delete(tell);
+  }
 }

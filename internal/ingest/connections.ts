@@ -1,76 +1,93 @@
 /** Limits the partner port's connections and replaces Node's own answers. */
+import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
-import type { FastifyInstance } from 'fastify';
-import { answerConnect, type BrokenTools } from './broken-http.ts';
-import type { AddressTest } from '../platform/networks.ts';
-import { addressOf } from './client-address.ts';
-import { isAnswering } from './connection.ts';
-import { MAX_CONNECTIONS_PER_ADDRESS, MAX_HEADERS, UNREAD_LOOK_MS } from './limits.ts';
-import type { Shares } from './shares.ts';
+import { pause } from '../platform/deadline.ts';
+import { FairShares } from '../platform/fair-shares.ts';
+import { answerBroken, answerConnect, type BrokenKind, type BrokenTools } from './broken-http.ts';
+import type { ReadHop } from './client-address.ts';
+import { Connection } from './connection.ts';
+import {
+  LAST_ANSWERS_MS,
+  MAX_CONNECTIONS_PER_ADDRESS,
+  MAX_HEADERS,
+  SHARED,
+  UNREAD_LOOK_MS,
+} from './limits.ts';
 
-export function watchConnections(
-  app: FastifyInstance,
-  isProxy: AddressTest,
-  connections: Shares['connections'],
-  tools: BrokenTools,
-): void {
-  const { server } = app;
-  server.maxHeadersCount = MAX_HEADERS;
+const LAST_LOOK_EVERY_MS = 20;
 
-  const byAddress = new Map<string, number>();
-  server.on('connection', (socket: Socket) => {
+export class Connections {
+  readonly #readHop: ReadHop;
+  readonly #tools: BrokenTools;
+  readonly #byAddress = new Map<string, number>();
+  readonly #open = new FairShares<Connection>(
+    SHARED.connections,
+    (connection) => this.#destroy(connection, 'too_many_connections'),
+    ({ mayBeClosed }) => mayBeClosed,
+  );
+  readonly #looking: NodeJS.Timeout;
+
+  constructor(readHop: ReadHop, tools: BrokenTools) {
+    this.#readHop = readHop;
+    this.#tools = tools;
+    // A connection with an unread answer never gives way, so its client could keep it.
+    this.#looking = setInterval(() => {
+      for (const connection of this.#open.holders)
+        if (connection.isUnread()) this.#destroy(connection, 'answer_unread');
+    }, UNREAD_LOOK_MS);
+  }
+
+  watch(server: Server): Server {
+    server.maxHeadersCount = MAX_HEADERS;
+    return (
+      server
+        .on('connection', (socket) => this.#accept(socket))
+        .on('clientError', (error, socket) => answerBroken(error, socket as Socket, this.#tools))
+        .on('connect', (_request, socket) => answerConnect(socket as Socket, this.#tools))
+        // Node would answer 417 without a body; RFC 9110 §10.1.1 allows ignoring an unknown Expect.
+        .on('checkExpectation', (request, answer) => server.emit('request', request, answer))
+        // Node would send 100 before the key is checked.
+        .on('checkContinue', (request, answer) => server.emit('request', request, answer))
+    );
+  }
+
+  /**
+   * Busy clients leave after an answer with `Connection: close`; closing between two requests would
+   * reset the next one.
+   */
+  async close(): Promise<void> {
+    const until = performance.now() + LAST_ANSWERS_MS;
+    while ([...this.#open.holders].length > 0 && performance.now() < until)
+      await pause(LAST_LOOK_EVERY_MS);
+    clearInterval(this.#looking);
+    // Node stops the timer of a connection without a complete head, which would prolong a drain.
+    for (const { isAnswering, socket } of this.#open.holders) if (!isAnswering) socket.destroy();
+  }
+
+  #accept(socket: Socket): void {
     // Node removes its own listener at a CONNECT, and a socket error would end the process.
     socket.on('error', () => {});
-    const address = addressOf(socket.remoteAddress ?? '');
+    const peer = this.#readHop(socket.remoteAddress ?? '');
     // It was reset before; what it sent could be limited and recorded only under a false address.
-    if (address === undefined) {
+    if (peer === undefined) {
       socket.destroy();
       return;
     }
-    const { ip, limitKey } = address;
-    connections.hold(socket, ['', limitKey]);
-    socket.once('close', () => connections.release(socket));
-    if (isProxy(ip)) return;
-    const count = (byAddress.get(limitKey) ?? 0) + 1;
-    byAddress.set(limitKey, count);
+    const connection = new Connection(socket, peer, this.#open);
+    if (peer.isProxy) return;
+    const { limitKey } = peer.client;
+    const count = (this.#byAddress.get(limitKey) ?? 0) + 1;
+    this.#byAddress.set(limitKey, count);
     socket.once('close', () => {
-      const left = (byAddress.get(limitKey) ?? 1) - 1;
-      if (left === 0) byAddress.delete(limitKey);
-      else byAddress.set(limitKey, left);
+      const left = (this.#byAddress.get(limitKey) ?? 1) - 1;
+      if (left === 0) this.#byAddress.delete(limitKey);
+      else this.#byAddress.set(limitKey, left);
     });
-    if (count <= MAX_CONNECTIONS_PER_ADDRESS) return;
-    tools.metrics.brokenHttp.inc({ kind: 'too_many_from_address' });
+    if (count > MAX_CONNECTIONS_PER_ADDRESS) this.#destroy(connection, 'too_many_from_address');
+  }
+
+  #destroy({ socket }: Connection, kind: BrokenKind): void {
+    this.#tools.metrics.brokenHttp.inc({ kind });
     socket.destroy();
-  });
-  const looking = closeUnread(connections, tools);
-  // At close, Node stops the timer of a connection without a complete head, which would prolong a
-  // drain.
-  app.addHook('preClose', (done) => {
-    clearInterval(looking);
-    for (const socket of connections.holders) if (!isAnswering(socket)) socket.destroy();
-    done();
-  });
-
-  // Node would answer 417 without a body; RFC 9110 §10.1.1 allows ignoring an unknown Expect.
-  server.on('checkExpectation', (request, response) => server.emit('request', request, response));
-  // Node would send 100 before the key is checked.
-  server.on('checkContinue', (request, response) => server.emit('request', request, response));
-  server.on('connect', (_request, socket) => answerConnect(socket as Socket, tools));
-}
-
-/** A connection with an unread answer never gives way, so its client could keep it. */
-function closeUnread(connections: Shares['connections'], { metrics }: BrokenTools): NodeJS.Timeout {
-  let before = new Map<Socket, number>();
-  return setInterval(() => {
-    const now = new Map<Socket, number>();
-    for (const socket of connections.holders) {
-      if (socket.writableLength === 0) continue;
-      const taken = socket.bytesWritten - socket.writableLength;
-      now.set(socket, taken);
-      if (before.get(socket) !== taken) continue;
-      metrics.brokenHttp.inc({ kind: 'answer_unread' });
-      socket.destroy();
-    }
-    before = now;
-  }, UNREAD_LOOK_MS);
+  }
 }

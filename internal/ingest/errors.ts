@@ -1,13 +1,7 @@
-/** Every error answer of the partner port. */
+/** Every error answer of the partner port, as `openapi.yaml` and docs/contract.md have them too. */
 import { MAX_BODY_BYTES, MAX_IDEMPOTENCY_KEY } from './limits.ts';
 
 const TOO_SLOW = 'Request timeout: the request came too slowly and may be sent again';
-
-interface KnownError {
-  readonly status: number;
-  /** Public: `openapi.yaml` and docs/contract.md have it word for word. */
-  readonly error: string;
-}
 
 export const errors = {
   notAnObject: { status: 400, error: 'Request body must be a JSON object' },
@@ -46,7 +40,7 @@ export const errors = {
     error:
       'Status unavailable: the submission itself is not affected; ask again later, do not submit it again',
   },
-} as const satisfies Readonly<Record<string, KnownError>>;
+} as const satisfies Readonly<Record<string, { status: number; error: string }>>;
 
 export type ErrorAnswer = (typeof errors)[keyof typeof errors];
 

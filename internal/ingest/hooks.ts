@@ -1,21 +1,18 @@
 /** The hooks of every request, before routing and after its answer. */
-import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { KeyTerms } from '../partner/key-terms.ts';
-import type { Clock } from '../platform/clock.ts';
+import { FairShares } from '../platform/fair-shares.ts';
 import type { Logger } from '../platform/log.ts';
 import { traceFields, tracing, type Span } from '../platform/tracing.ts';
-import type { IngestMetrics } from '../telemetry/metrics.ts';
 import type { PartnerLabels } from '../telemetry/partner-labels.ts';
 import { answerEarly, type AnswerStatus } from './answer.ts';
-import type { BrokenTools } from './broken-http.ts';
-import type { ClientAddress, FindClient } from './client-address.ts';
-import { requestBegins, requestEnds } from './connection.ts';
+import { headFault, type BrokenTools } from './broken-http.ts';
+import { findClient, type ClientAddress, type ReadHop } from './client-address.ts';
+import { Connection } from './connection.ts';
 import { errors } from './errors.ts';
-import { headFault } from './head-fault.ts';
+import { SHARED } from './limits.ts';
 import { IncomingBody } from './read-body.ts';
 import { endRequestSpan, startRequestSpan, traceparentOf } from './request-span.ts';
-import type { Shares } from './shares.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -31,14 +28,10 @@ declare module 'fastify' {
 }
 
 export interface HookTools extends BrokenTools {
-  readonly clock: Clock;
   readonly log: Logger;
-  readonly findClient: FindClient;
-  readonly shares: Shares;
+  readonly readHop: ReadHop;
   /** Aborts when the process drains. */
   readonly drain: AbortSignal;
-  readonly metrics: BrokenTools['metrics'] &
-    Pick<IngestMetrics, 'untrustedForwardedFor' | 'partnerRequests' | 'testRequests'>;
   readonly partnerLabels: PartnerLabels;
 }
 
@@ -51,9 +44,20 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
   app.decorateRequest('incomingBody', null as unknown as IncomingBody);
   app.decorateRequest('span', undefined);
 
+  const bodies = new FairShares<IncomingBody>(SHARED.incomingBytes, (body) => body.giveWay());
   app.addHook('onRequest', (request, reply, done) => {
-    if (!mayBegin(request.raw, reply, tools)) return;
-    begin(request, reply, tools);
+    const connection = Connection.of(request.raw.socket);
+    if (!mayBegin(connection, reply, tools)) return;
+    const { client, doubtful } = findClient(request.raw.headers, connection.peer, tools.readHop);
+    if (doubtful) tools.metrics.untrustedForwardedFor.inc();
+    request.client = client;
+    request.incomingBody = new IncomingBody(request.raw, bodies, client.limitKey);
+    request.startedAt = tools.clock.monotonicMs();
+    if (tracing()) request.span = startRequestSpan(request);
+    request.contentType = request.raw.headers['content-type'];
+    // Fastify would answer a malformed Content-Type by itself.
+    request.raw.headers['content-type'] = 'application/octet-stream';
+    reply.header('x-request-id', request.id);
     const fault = headFault(request.raw);
     if (fault === undefined) {
       done();
@@ -89,10 +93,11 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
   });
 }
 
-function mayBegin({ socket }: IncomingMessage, reply: FastifyReply, tools: HookTools): boolean {
-  const may = requestBegins(socket);
+function mayBegin(connection: Connection, reply: FastifyReply, tools: HookTools): boolean {
+  const { socket } = connection;
+  const may = connection.requestBegins();
   if (may === 'served') {
-    reply.raw.once('close', () => requestEnds(socket));
+    reply.raw.once('close', () => connection.requestEnds());
     return true;
   }
   reply.hijack();
@@ -101,20 +106,6 @@ function mayBegin({ socket }: IncomingMessage, reply: FastifyReply, tools: HookT
     socket.destroy();
   }
   return false;
-}
-
-function begin(request: FastifyRequest, reply: FastifyReply, tools: HookTools): void {
-  const { client, doubtful } = tools.findClient(request.raw);
-  request.client = client;
-  const { incomingBytes } = tools.shares;
-  request.incomingBody = new IncomingBody(request.raw, incomingBytes, client.limitKey);
-  request.startedAt = tools.clock.monotonicMs();
-  if (tracing()) request.span = startRequestSpan(request);
-  request.contentType = request.raw.headers['content-type'];
-  // Fastify would answer a malformed Content-Type by itself.
-  request.raw.headers['content-type'] = 'application/octet-stream';
-  if (doubtful) tools.metrics.untrustedForwardedFor.inc();
-  reply.header('x-request-id', request.id);
 }
 
 export function logFields(request: FastifyRequest) {

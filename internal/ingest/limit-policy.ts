@@ -2,6 +2,7 @@
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ownerName } from '../partner/mode.ts';
+import type { OverLimitRecorder } from '../submission/over-limit.ts';
 import { tooManyRequests, type Limit } from './errors.ts';
 import { PARTNER_DAY_SECONDS, PARTNER_MINUTE_SECONDS } from './limits.ts';
 import type { SharedLimiterStore } from './rate-limit.ts';
@@ -15,94 +16,7 @@ export interface LimitSettings {
 
 export interface LimitTools {
   readonly limiter: SharedLimiterStore;
-  overLimit(address: string, requestId: string): void;
-}
-
-const keyOf = (request: FastifyRequest): string => request.client.limitKey;
-
-export function operationLimits(settings: LimitSettings, tools: LimitTools) {
-  const { rateLimitMax: max, rateLimitWindowSeconds: windowSeconds } = settings;
-  const addressLimit: Limit = { amount: `${max}`, windowSeconds, whose: 'one address' };
-  const limit = {
-    max,
-    timeWindow: windowSeconds * 1_000,
-    keyGenerator: keyOf,
-    errorResponseBuilder: (_request, { ttl }) => new OverLimit(addressLimit, ttl),
-  } satisfies rateLimit.RateLimitOptions;
-  return {
-    addressLimit,
-    submitApplication: {
-      ...limit,
-      onExceeded: (request: FastifyRequest) => tools.overLimit(keyOf(request), request.id),
-    },
-    // Look-ups must not use up submissions.
-    lookUpStatus: { ...limit, groupId: ' status' },
-  };
-}
-
-const partnerKeyOf = ({ partnerId, terms }: FastifyRequest): string =>
-  `partner:${ownerName(partnerId, terms)}`;
-const bytesKeyOf = (request: FastifyRequest): string => `${partnerKeyOf(request)}:bytes`;
-
-export function partnerLimits(tools: LimitTools) {
-  /** Only what is stored counts: an outage must not use up a partner's day. */
-  const giveBackBody = (request: FastifyRequest, bytes: number): void => {
-    if (request.terms.maxMegabytesPerDay === undefined || bytes === 0) return;
-    tools.limiter.giveBack(bytesKeyOf(request), bytes, PARTNER_DAY_SECONDS * 1_000);
-  };
-  const admit = async (request: FastifyRequest, count: Count): Promise<void> => {
-    const { key, by, max, amount, windowSeconds } = count;
-    const { current, ttl } = await tools.limiter.count(key, by, windowSeconds * 1_000, max);
-    if (current <= max) return;
-    tools.overLimit(keyOf(request), request.id);
-    throw new OverLimit({ amount, windowSeconds, whose: 'this partner' }, ttl);
-  };
-  return {
-    /** Rejects with `OverLimit`; undefined without a bound. */
-    admitRequest: (request: FastifyRequest): Promise<void> | undefined => {
-      const { maxPerMinute: max } = request.terms;
-      if (max === undefined) return undefined;
-      return admit(request, {
-        key: partnerKeyOf(request),
-        by: 1,
-        max,
-        amount: `${max}`,
-        windowSeconds: PARTNER_MINUTE_SECONDS,
-      });
-    },
-    admitBody: (request: FastifyRequest, bytes: number): Promise<void> | undefined => {
-      const { maxMegabytesPerDay: megabytes } = request.terms;
-      if (megabytes === undefined || bytes === 0) return undefined;
-      return admit(request, {
-        key: bytesKeyOf(request),
-        by: bytes,
-        max: megabytes * BYTES_PER_MEGABYTE,
-        amount: `${megabytes} megabytes`,
-        windowSeconds: PARTNER_DAY_SECONDS,
-      }).catch((error: unknown) => {
-        giveBackBody(request, bytes);
-        throw error;
-      });
-    },
-    giveBackBody,
-  };
-}
-
-interface Count {
-  readonly key: string;
-  readonly by: number;
-  readonly max: number;
-  readonly amount: string;
-  readonly windowSeconds: number;
-}
-
-export async function registerLimiter(app: FastifyInstance, tools: LimitTools): Promise<void> {
-  await app.register(rateLimit, {
-    global: false,
-    store: function store() {
-      return tools.limiter;
-    } as unknown as NonNullable<rateLimit.RateLimitPluginOptions['store']>,
-  });
+  readonly overLimit: Pick<OverLimitRecorder, 'add'>;
 }
 
 export class OverLimit extends Error {
@@ -115,3 +29,94 @@ export class OverLimit extends Error {
     this.retrySeconds = retrySeconds;
   }
 }
+
+export class Limits {
+  readonly ofAddress: Limit;
+  /** What the routes pass to the plugin. */
+  readonly submissions: rateLimit.RateLimitOptions;
+  readonly lookUps: rateLimit.RateLimitOptions;
+  readonly #tools: LimitTools;
+
+  constructor({ rateLimitMax: max, rateLimitWindowSeconds }: LimitSettings, tools: LimitTools) {
+    this.#tools = tools;
+    this.ofAddress = {
+      amount: `${max}`,
+      windowSeconds: rateLimitWindowSeconds,
+      whose: 'one address',
+    };
+    const limit: rateLimit.RateLimitOptions = {
+      max,
+      timeWindow: rateLimitWindowSeconds * 1_000,
+      keyGenerator: (request) => request.client.limitKey,
+      errorResponseBuilder: (_request, { ttl }) => new OverLimit(this.ofAddress, ttl),
+    };
+    this.submissions = { ...limit, onExceeded: (request) => this.#countOver(request) };
+    // Look-ups must not use up submissions.
+    this.lookUps = { ...limit, groupId: ' status' };
+  }
+
+  async register(app: FastifyInstance): Promise<void> {
+    const { limiter } = this.#tools;
+    await app.register(rateLimit, {
+      global: false,
+      store: function store() {
+        return limiter;
+      } as unknown as NonNullable<rateLimit.RateLimitPluginOptions['store']>,
+    });
+  }
+
+  /** Rejects with `OverLimit`; undefined where the partner has no such bound. */
+  admitRequest(request: FastifyRequest): Promise<void> | undefined {
+    const { maxPerMinute: max } = request.terms;
+    if (max === undefined) return undefined;
+    const limit = partnerLimit(`${max}`, PARTNER_MINUTE_SECONDS);
+    return this.#admit(request, partnerKeyOf(request), 1, max, limit);
+  }
+
+  /** As `admitRequest`. */
+  admitBody(request: FastifyRequest, bytes: number): Promise<void> | undefined {
+    const { maxMegabytesPerDay: megabytes } = request.terms;
+    if (megabytes === undefined || bytes === 0) return undefined;
+    const limit = partnerLimit(`${megabytes} megabytes`, PARTNER_DAY_SECONDS);
+    const max = megabytes * BYTES_PER_MEGABYTE;
+    return this.#admit(request, bytesKeyOf(request), bytes, max, limit).catch((error: unknown) => {
+      this.giveBackBody(request, bytes);
+      throw error;
+    });
+  }
+
+  /** Only what is stored counts: an outage must not use up a partner's day. */
+  giveBackBody(request: FastifyRequest, bytes: number): void {
+    if (request.terms.maxMegabytesPerDay === undefined || bytes === 0) return;
+    const windowMs = PARTNER_DAY_SECONDS * 1_000;
+    void this.#tools.limiter.count(bytesKeyOf(request), -bytes, windowMs, Infinity);
+  }
+
+  async #admit(
+    request: FastifyRequest,
+    key: string,
+    by: number,
+    max: number,
+    limit: Limit,
+  ): Promise<void> {
+    const { limiter } = this.#tools;
+    const { current, ttl } = await limiter.count(key, by, limit.windowSeconds * 1_000, max);
+    if (current <= max) return;
+    this.#countOver(request);
+    throw new OverLimit(limit, ttl);
+  }
+
+  #countOver({ client, id }: FastifyRequest): void {
+    this.#tools.overLimit.add(client.limitKey, id);
+  }
+}
+
+const partnerLimit = (amount: string, windowSeconds: number): Limit => ({
+  amount,
+  windowSeconds,
+  whose: 'this partner',
+});
+
+const partnerKeyOf = ({ partnerId, terms }: FastifyRequest): string =>
+  `partner:${ownerName(partnerId, terms)}`;
+const bytesKeyOf = (request: FastifyRequest): string => `${partnerKeyOf(request)}:bytes`;

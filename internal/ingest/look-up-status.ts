@@ -1,16 +1,20 @@
-/** What happens to a look-up: authenticate, read, perhaps wait, answer. It leaves no record. */
+/** What happens to a look-up and a list: authenticate, read, perhaps wait, answer. No record is left. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { reasonsForPartner } from '../application/reasons.ts';
 import { ownerName } from '../partner/mode.ts';
+import { defined } from '../platform/defined.ts';
 import type { Owner } from '../platform/fair-shares.ts';
 import type { Logger } from '../platform/log.ts';
 import type { StatusRecord } from '../submission/status-reader.ts';
+import { cards, states } from '../submission/states.ts';
 import { answerEarly, sendEarly } from './answer.ts';
 import { identify, type IdentifyTools } from './authenticate.ts';
-import { requestId, statusMessages } from './contract.ts';
+import { listQuery, requestId, statusMessages } from './contract.ts';
 import { errors } from './errors.ts';
 import { MAX_WAIT_SECONDS } from './limits.ts';
 import { statusOf, type Statuses } from './statuses.ts';
+
+const LISTED = 'Your requests, newest first';
 
 export interface LookUpTools extends IdentifyTools {
   readonly log: Logger;
@@ -32,7 +36,7 @@ export function authenticateLookUp(
 }
 
 /** `answer` may reject where the database does not answer. */
-export async function answerRead(
+async function answerRead(
   request: FastifyRequest,
   reply: FastifyReply,
   { log }: Pick<LookUpTools, 'log'>,
@@ -82,7 +86,46 @@ function secondsToWait(prefer: string | string[] | undefined): number | undefine
   return wait === undefined ? undefined : Math.min(Number(wait), MAX_WAIT_SECONDS);
 }
 
-export function dataOf(record: StatusRecord) {
+/** A partner's own requests, newest first: what it lost, it can ask for. */
+export function listSubmissions(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  tools: LookUpTools,
+): Promise<FastifyReply> {
+  return answerRead(request, reply, tools, async (owner) => {
+    const asked = listQuery.safeParse(request.query);
+    if (!asked.success) {
+      answerEarly(request, reply, errors.listQueryInvalid);
+      return;
+    }
+    const { since, until, state, cursor, idempotency_key: idempotencyKey } = asked.data;
+    const timeOf = (text: string | undefined) => (text ? new Date(text) : undefined);
+    const { records, next } = await tools.statuses.list(
+      {
+        partnerId: request.partnerId,
+        test: request.terms.test,
+        since: timeOf(since),
+        until: timeOf(until),
+        states: state ? states.filter((each) => cards[each].status === state) : undefined,
+        before: cursor || undefined,
+        idempotencyKey: idempotencyKey || undefined,
+      },
+      owner,
+    );
+    sendEarly(request, reply, 200, {
+      message: LISTED,
+      data: {
+        submissions: records.map((record) => ({
+          ...dataOf(record),
+          ...defined({ idempotency_key: idempotencyKey || undefined }),
+        })),
+        ...defined({ next_cursor: next }),
+      },
+    });
+  });
+}
+
+function dataOf(record: StatusRecord) {
   return {
     request_id: record._id,
     state: statusOf(record),

@@ -10,8 +10,7 @@ import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
 import type { Logger } from '../platform/log.ts';
 import { isReady, type RedisClient } from '../platform/redis.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
-import { LIMITER_PROBE_MS, LIMITER_TIMEOUT_MS } from './limits.ts';
-import { LocalCounts, type Counted } from './local-counts.ts';
+import { LIMITER_LOCAL_KEYS, LIMITER_PROBE_MS, LIMITER_TIMEOUT_MS } from './limits.ts';
 
 const ALONE = 'limiting on this process alone: redis is away or slow';
 const KEY_PREFIX = 'partner-ingest:limit:';
@@ -35,6 +34,11 @@ type CountingRedis = RedisClient & {
     ...keysAndPairs: readonly (string | number)[]
   ): Promise<number[]>;
 };
+
+interface Counted {
+  readonly current: number;
+  readonly ttl: number;
+}
 
 interface Count {
   readonly key: string;
@@ -81,12 +85,9 @@ export class SharedLimiterStore {
     this.#count({ key, by: 1, windowMs, max, answer: (counted) => answer(null, counted) });
   }
 
+  /** A negative `by` gives back what was counted. */
   count(key: string, by: number, windowMs: number, max: number): Promise<Counted> {
     return new Promise((answer) => this.#count({ key, by, windowMs, max, answer }));
-  }
-
-  giveBack(key: string, by: number, windowMs: number): void {
-    this.#count({ key, by: -by, windowMs, max: Infinity, answer: () => {} });
   }
 
   /** The keys of our routes differ by `groupId`, so one store is enough. */
@@ -181,5 +182,32 @@ export class SharedLimiterStore {
     this.#probe = undefined;
     this.#tools.metrics.limiterFallback.set(0);
     this.#tools.log.info('limiting together with the other processes again');
+  }
+}
+
+/** In memory, for a bounded number of keys. */
+class LocalCounts {
+  readonly #nowMs: () => number;
+  readonly #counts = new Map<string, { current: number; readonly endsAtMs: number }>();
+
+  constructor(nowMs: () => number = () => performance.now()) {
+    this.#nowMs = nowMs;
+  }
+
+  add(key: string, by: number, windowMs: number): Counted {
+    const nowMs = this.#nowMs();
+    const known = this.#counts.get(key);
+    const count =
+      known !== undefined && known.endsAtMs > nowMs
+        ? known
+        : { current: 0, endsAtMs: nowMs + windowMs };
+    count.current += by;
+    this.#counts.delete(key);
+    this.#counts.set(key, count);
+    for (const oldest of this.#counts.keys()) {
+      if (this.#counts.size <= LIMITER_LOCAL_KEYS) break;
+      this.#counts.delete(oldest);
+    }
+    return { current: count.current, ttl: count.endsAtMs - nowMs };
   }
 }

@@ -1,14 +1,19 @@
 /** Reads a body as raw bytes within bounds and discards the rest. */
 import type { IncomingMessage } from 'node:http';
+import { Socket } from 'node:net';
 import type { FairShares, Owner } from '../platform/fair-shares.ts';
-import { onBreak, type BodyEnd, type Dropped } from './connection.ts';
+import { Connection } from './connection.ts';
 import {
   BODY_TIMEOUT_MS,
   DRAIN_MAX_BYTES,
   DRAIN_MAX_MS,
   EARLY_GRACE_MS,
+  LINGER_UNREAD_MS,
   MAX_BODY_BYTES,
 } from './limits.ts';
+
+/** `cut_off`: the partner left, broke the framing, or sent too much. */
+type BodyEnd = 'whole' | 'cut_off' | 'too_slow';
 
 /**
  * - `too_large`: `bytes` holds the first 65,000.
@@ -28,7 +33,7 @@ const GATHER_BYTES = 1_024;
  * Collects a body before it is known to be wanted, because Node would keep its pieces as objects:
  * 65 kB in pieces of one byte take 20 MB. The memory is reserved until `release()` or `drop()`.
  */
-export class IncomingBody implements Dropped {
+export class IncomingBody {
   readonly #request: IncomingMessage;
   readonly #memory: FairShares<IncomingBody>;
   #owner: Owner;
@@ -49,7 +54,7 @@ export class IncomingBody implements Dropped {
     this.#memory = memory;
     this.#owner = ['', address];
     // The parser still emits what it read before the break.
-    this.#stopListening = onBreak(request.socket, () => {
+    this.#stopListening = Connection.of(request.socket).onBreak(() => {
       this.#endIn(0, 'cut_off');
       this.#broken = true;
     });
@@ -63,7 +68,7 @@ export class IncomingBody implements Dropped {
   /** Never rejects; ends within `BODY_TIMEOUT_MS` plus `DRAIN_MAX_MS`. */
   read(): Promise<ReadBody> {
     this.#ask(this.#gaveWay || this.#received > MAX_BODY_BYTES ? DRAIN_MAX_MS : BODY_TIMEOUT_MS);
-    return new Promise((resolve) => this.whenEnded((how) => resolve(this.#result(how))));
+    return new Promise((resolve) => this.#whenEnded((how) => resolve(this.#result(how))));
   }
 
   drop(): void {
@@ -101,7 +106,24 @@ export class IncomingBody implements Dropped {
     return this.expectsContinue && this.#received === 0 && !this.#hasCome();
   }
 
-  whenEnded(call: (how: BodyEnd) => void): void {
+  /**
+   * Makes the next answer the last of its connection. Closing with unread bytes resets it and can
+   * destroy the answer, so the rest of the body is read within its bounds (RFC 9112 §9.6).
+   */
+  closeAfterAnswer(): void {
+    const { socket } = this.#request;
+    Connection.of(socket).isClosing = true;
+    // Node calls this after the last answer.
+    socket.destroySoon = () => {
+      socket.end();
+      this.#whenEnded((how) => {
+        if (how === 'whole') Socket.prototype.destroySoon.call(socket);
+        else setTimeout(() => socket.destroy(), LINGER_UNREAD_MS).unref();
+      });
+    };
+  }
+
+  #whenEnded(call: (how: BodyEnd) => void): void {
     if (this.#ended === undefined) this.#endListeners.push(call);
     else call(this.#ended);
   }
@@ -118,7 +140,7 @@ export class IncomingBody implements Dropped {
     };
     // Bytes that arrived while this process was busy count.
     const timer = setTimeout(() => setImmediate(tell), EARLY_GRACE_MS);
-    this.whenEnded(tell);
+    this.#whenEnded(tell);
   }
 
   #hasCome(): boolean {

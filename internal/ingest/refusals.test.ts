@@ -9,11 +9,13 @@ function newRefusals(kind: 'stored' | 'in_doubt' = 'stored') {
   const refusals = new Refusals({
     clock: { now: () => new Date(0), monotonicMs: () => nowMs },
     metrics: { refusedDropped: { inc: () => (dropped += 1) } },
-    record: () => {
-      recorded += 1;
-      return Promise.resolve(kind === 'stored' ? { kind } : { kind, reason: 'no_answer' });
+    commits: {
+      record: () => {
+        recorded += 1;
+        return Promise.resolve(kind === 'stored' ? { kind } : { kind, reason: 'no_answer' });
+      },
     },
-    countRefused: () => void (counted += 1),
+    overLimit: { add: () => void (counted += 1) },
   });
   return {
     refuse: (times: number) => {

@@ -4,7 +4,8 @@
  */
 import { Allowance } from '../platform/allowance.ts';
 import type { Clock } from '../platform/clock.ts';
-import type { CommitResult } from '../submission/commit-entry.ts';
+import type { GroupCommit } from '../submission/group-commit.ts';
+import type { OverLimitRecorder } from '../submission/over-limit.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import { REFUSAL_BURST, REFUSALS_PER_SECOND } from './limits.ts';
@@ -12,8 +13,8 @@ import { REFUSAL_BURST, REFUSALS_PER_SECOND } from './limits.ts';
 export interface RefusalTools {
   readonly clock: Clock;
   readonly metrics: Pick<IngestMetrics, 'refusedDropped'>;
-  record(record: SubmissionRecord): Promise<CommitResult>;
-  countRefused(address: string, status: 401 | 403, requestId: string): void;
+  readonly commits: Pick<GroupCommit, 'record'>;
+  readonly overLimit: Pick<OverLimitRecorder, 'add'>;
 }
 
 export class Refusals {
@@ -30,13 +31,13 @@ export class Refusals {
     recordOf: () => SubmissionRecord,
   ): void {
     const { address, status, requestId } = request;
-    const count = (): void => this.#tools.countRefused(address, status, requestId);
+    const count = (): void => this.#tools.overLimit.add(address, requestId, status);
     if (this.#allowance.take()) void this.#record(recordOf(), count);
     else count();
   }
 
   async #record(record: SubmissionRecord, count: () => void): Promise<void> {
-    const { kind } = await this.#tools.record(record);
+    const { kind } = await this.#tools.commits.record(record);
     if (kind === 'stored') return;
     this.#tools.metrics.refusedDropped.inc();
     count();

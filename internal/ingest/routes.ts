@@ -2,57 +2,54 @@
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from '../platform/log.ts';
+import type { IngestMetrics } from '../telemetry/metrics.ts';
 import { answerEarly, sendEarly } from './answer.ts';
-import type { IdentifyTools } from './authenticate.ts';
 import { INGEST_PATH, LIST_PATH, STATUS_PATH } from './contract.ts';
 import { errors, type ErrorAnswer } from './errors.ts';
 import { logFields } from './hooks.ts';
+import { Limits, OverLimit, type LimitSettings, type LimitTools } from './limit-policy.ts';
 import {
-  OverLimit,
-  operationLimits,
-  partnerLimits,
-  registerLimiter,
-  type LimitSettings,
-  type LimitTools,
-} from './limit-policy.ts';
-import { listSubmissions } from './list-submissions.ts';
-import { authenticateLookUp, lookUpStatus, type LookUpTools } from './look-up-status.ts';
+  authenticateLookUp,
+  listSubmissions,
+  lookUpStatus,
+  type LookUpTools,
+} from './look-up-status.ts';
+import { OutageLog } from './outage-log.ts';
+import { Refusals, type RefusalTools } from './refusals.ts';
 import type { Statuses } from './statuses.ts';
 import { authenticateRequest, submitApplication, type SubmitTools } from './submit-application.ts';
 
-export interface RouteTools
-  extends
-    Omit<SubmitTools, 'admitBody' | 'giveBackBody' | 'lookUps' | 'addressLimit'>,
-    IdentifyTools,
-    LimitTools {
-  readonly log: Logger;
-  /** Nobody reads them: a test counts in no metric of live submissions. */
-  readonly metricsOfTests: SubmitTools['metrics'];
-  readonly statuses: Statuses | undefined;
-}
+export type RouteTools = Omit<SubmitTools, 'limits' | 'lookUps' | 'outages' | 'refusals'> &
+  LimitTools &
+  RefusalTools & {
+    readonly log: Logger;
+    /** Nobody reads them: a test counts in no metric of live submissions. */
+    readonly metricsOfTests: IngestMetrics;
+    readonly statuses: Statuses | undefined;
+  };
 
 export async function addRoutes(
   app: FastifyInstance,
   settings: LimitSettings,
   tools: RouteTools,
 ): Promise<void> {
-  await registerLimiter(app, tools);
-  const limits = operationLimits(settings, tools);
-  const { admitRequest, ...ofBodies } = partnerLimits(tools);
+  const limits = new Limits(settings, tools);
+  await limits.register(app);
   const { statuses } = tools;
   const lookUps = statuses !== undefined;
-  const { addressLimit } = limits;
-  const submitTools = { ...tools, ...ofBodies, lookUps, addressLimit };
+  const outages = new OutageLog(tools);
+  const refusals = new Refusals(tools);
+  const submitTools = { ...tools, limits, lookUps, outages, refusals };
   const testTools = { ...submitTools, metrics: tools.metricsOfTests };
   // The plugin appends the limiter to onRequest; the key is checked later, so that guessing is
   // limited too.
   app.route({
     method: 'POST',
     url: INGEST_PATH,
-    config: { rateLimit: limits.submitApplication },
+    config: { rateLimit: limits.submissions },
     preParsing: (request, reply, _payload, proceed) => {
       if (!authenticateRequest(request, reply, submitTools)) return;
-      const admission = admitRequest(request);
+      const admission = limits.admitRequest(request);
       if (admission === undefined) proceed(null);
       else admission.then(() => proceed(null), proceed);
     },
@@ -69,7 +66,7 @@ export async function addRoutes(
       app.route({
         method: ['GET', 'HEAD'],
         url,
-        config: { rateLimit: limits.lookUpStatus },
+        config: { rateLimit: limits.lookUps },
         preParsing: (request, reply, _payload, done) => {
           if (authenticateLookUp(request, reply, lookUpTools)) done(null);
         },

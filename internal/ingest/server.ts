@@ -1,10 +1,10 @@
 /** Creates the HTTP server of the partner port. */
+import { createServer } from 'node:http';
 import { fastify, type FastifyInstance } from 'fastify';
 import { newId } from '../platform/ids.ts';
 import { addressTest } from '../platform/networks.ts';
-import { answerBroken } from './broken-http.ts';
-import { clientFinder } from './client-address.ts';
-import { watchConnections } from './connections.ts';
+import { hopReader } from './client-address.ts';
+import { Connections } from './connections.ts';
 import { addHooks, type HookTools } from './hooks.ts';
 import {
   CONNECTIONS_CHECK_MS,
@@ -14,9 +14,8 @@ import {
 } from './limits.ts';
 import type { LimitSettings } from './limit-policy.ts';
 import { addRoutes, routedUrl, type RouteTools } from './routes.ts';
-import { newShares } from './shares.ts';
 
-export type ServerTools = Omit<HookTools & RouteTools, 'findClient' | 'shares'>;
+export type ServerTools = Omit<HookTools & RouteTools, 'readHop'>;
 
 export interface ServerSettings extends LimitSettings {
   readonly keepAliveSeconds: number;
@@ -27,8 +26,17 @@ export async function createIngestServer(
   settings: ServerSettings,
   tools: ServerTools,
 ): Promise<FastifyInstance> {
-  const isProxy = addressTest(settings.trustedProxies);
-  const shares = newShares(tools.metrics);
+  const readHop = hopReader(addressTest(settings.trustedProxies));
+  const connections = new Connections(readHop, tools);
+  const options = {
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: settings.keepAliveSeconds * 1_000,
+    headersTimeout: HEADERS_TIMEOUT_MS,
+    connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
+    maxHeaderSize: MAX_HEADER_BYTES,
+    // Node would answer without a body.
+    requireHostHeader: false,
+  };
   const app = fastify({
     logger: false,
     genReqId: () => newId('req', tools.clock.now()),
@@ -36,25 +44,18 @@ export async function createIngestServer(
     return503OnClosing: false,
     forceCloseConnections: 'idle',
     exposeHeadRoutes: false,
-    requestTimeout: REQUEST_TIMEOUT_MS,
-    keepAliveTimeout: settings.keepAliveSeconds * 1_000,
-    http: {
-      headersTimeout: HEADERS_TIMEOUT_MS,
-      connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
-      maxHeaderSize: MAX_HEADER_BYTES,
-      // Node would answer without a body.
-      requireHostHeader: false,
-    },
+    // Called for each address of a host.
+    serverFactory: (handler) => connections.watch(createServer(options, handler)),
+    clientErrorHandler: () => {},
     rewriteUrl: routedUrl,
     // A long id is an unknown id, not an unknown path.
     routerOptions: { maxParamLength: MAX_HEADER_BYTES },
-    clientErrorHandler: (error, socket) => answerBroken(error, socket, tools),
   });
   // The handler reads the bytes, whatever the Content-Type.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
-  watchConnections(app, isProxy, shares.connections, tools);
-  addHooks(app, { ...tools, findClient: clientFinder(isProxy), shares });
-  await addRoutes(app, settings, { ...tools, shares });
+  app.addHook('preClose', () => connections.close());
+  addHooks(app, { ...tools, readHop });
+  await addRoutes(app, settings, tools);
   return app;
 }

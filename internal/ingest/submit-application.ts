@@ -6,8 +6,9 @@ import { claimedIn, parseJsonObject } from '../application/parse-application.ts'
 import { endingOf, type TestEnding } from '../application/test-endings.ts';
 import type { Logger } from '../platform/log.ts';
 import { traceFields } from '../platform/tracing.ts';
-import { hintFor, type Hint } from '../queue/job.ts';
-import type { CommitResult } from '../submission/commit-entry.ts';
+import type { HintOutbox } from '../queue/hint-outbox.ts';
+import { hintFor } from '../queue/job.ts';
+import type { GroupCommit } from '../submission/group-commit.ts';
 import type { Bound } from '../submission/idempotency.ts';
 import {
   acceptedRecord,
@@ -17,43 +18,39 @@ import {
 } from '../submission/new-record.ts';
 import { FIRST_SIGHT_GRACE_MS } from '../submission/limits.ts';
 import { FIRST_DUE_MS, type SubmissionRecord } from '../submission/submission.ts';
+import type { Withdrawals } from '../submission/withdrawals.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
-import { addRetryAfter, answerEarly } from './answer.ts';
+import { addRetryAfter, answerEarly, closeAfterAnswer } from './answer.ts';
 import { identify, type IdentifyTools } from './authenticate.ts';
-import { closeAfterAnswer } from './connection.ts';
 import { INGEST_PATH } from './contract.ts';
-import { ACCEPTED_MESSAGE, errors, type ErrorAnswer, type Limit } from './errors.ts';
+import { ACCEPTED_MESSAGE, errors, type ErrorAnswer } from './errors.ts';
 import { readIdempotencyKey, type IdempotencyKey } from './idempotency-key.ts';
-import { OverLimit } from './limit-policy.ts';
+import { OverLimit, type Limits } from './limit-policy.ts';
 import { MAX_BODY_BYTES, TEST_RETRY_MS } from './limits.ts';
+import type { OutageLog } from './outage-log.ts';
 import type { ReadBody } from './read-body.ts';
 import type { Refusals } from './refusals.ts';
 import { traceparentOf } from './request-span.ts';
 
-export interface SubmitTools extends Omit<IdentifyTools, 'shares'> {
-  admitBody(request: FastifyRequest, bytes: number): Promise<void> | undefined;
-  giveBackBody(request: FastifyRequest, bytes: number): void;
-  record(record: SubmissionRecord): Promise<CommitResult>;
+export interface SubmitTools extends IdentifyTools {
+  readonly limits: Pick<Limits, 'ofAddress' | 'admitBody' | 'giveBackBody'>;
+  readonly commits: Pick<GroupCommit, 'record'>;
+  readonly outages: Pick<OutageLog, 'note'>;
   readonly refusals: Pick<Refusals, 'keep'>;
-  withdraw(record: SubmissionRecord): void;
-  hint(hint: Hint): void;
+  readonly withdrawals: Pick<Withdrawals, 'add'>;
+  readonly hints: Pick<HintOutbox, 'add'>;
   readonly acceptLog?: Pick<Logger, 'info'> | undefined;
-  /** Which a test may ask to be over. */
-  readonly addressLimit: Limit;
   /** Whether a 202 says where its state can be looked up. */
   readonly lookUps: boolean;
   readonly retention: { readonly malformedDays: number; readonly refusedDays: number };
-  readonly metrics: Pick<
-    IngestMetrics,
-    'acceptSeconds' | 'idempotencyKeys' | 'keysOutOfTerms' | 'notAccepted'
-  >;
+  readonly metrics: IngestMetrics;
 }
 
 /** False if the request has been answered. */
 export function authenticateRequest(
   request: FastifyRequest,
   reply: FastifyReply,
-  tools: SubmitTools & IdentifyTools,
+  tools: SubmitTools,
 ): boolean {
   // A 401 would look as if the key were withdrawn.
   if (!tools.keys.loaded) {
@@ -83,13 +80,10 @@ export async function submitApplication(
 ): Promise<void> {
   const { incomingBody } = request;
   const body = sendsTooMuch(request, reply) ?? (await incomingBody.read());
-  const admission = tools.admitBody(request, body.bytes.length);
+  const admission = tools.limits.admitBody(request, body.bytes.length);
   if (admission !== undefined) await admission;
   // A partner that sends too much may never stop.
-  if (!body.reusable || body.end === 'too_large') {
-    reply.header('connection', 'close');
-    closeAfterAnswer(request.raw.socket, incomingBody);
-  }
+  if (!body.reusable || body.end === 'too_large') closeAfterAnswer(request, reply);
   if (body.end === 'no_room') {
     tools.metrics.notAccepted.inc({ reason: 'no_room' });
     answerNotAccepted(reply);
@@ -102,32 +96,33 @@ export async function submitApplication(
     fault === undefined && received.test ? endingOf(claimedIn(body.bytes).ein) : undefined;
   if (ending !== undefined && ending.answer !== 202) {
     incomingBody.release();
-    tools.giveBackBody(request, body.bytes.length);
+    tools.limits.giveBackBody(request, body.bytes.length);
     if (ending.answer === 500) return answerNotAccepted(reply);
-    throw new OverLimit(tools.addressLimit, TEST_RETRY_MS);
+    throw new OverLimit(tools.limits.ofAddress, TEST_RETRY_MS);
   }
   const record =
     fault === undefined
       ? acceptedRecord(received, body, key.kind === 'given' ? key.key : undefined, firstDue(ending))
       : malformedRecord(received, body, fault.status, tools.retention.malformedDays);
 
-  const recording = tools.record(record);
+  const recording = tools.commits.record(record);
   // The commit counts these bytes from now on.
   incomingBody.release();
   const result = await recording;
+  tools.outages.note(result);
   if ('reason' in result) tools.metrics.notAccepted.inc({ reason: result.reason });
-  if (result.kind !== 'stored') tools.giveBackBody(request, body.bytes.length);
+  if (result.kind !== 'stored') tools.limits.giveBackBody(request, body.bytes.length);
   switch (result.kind) {
     case 'stored':
       tools.metrics.acceptSeconds.observe((tools.clock.monotonicMs() - request.startedAt) / 1_000);
       answerStored(request, reply, tools, fault);
       logAccepted(record, record, tools);
-      if (fault === undefined && !ending?.waitsMs) tools.hint(hintFor(record));
+      if (fault === undefined && !ending?.waitsMs) tools.hints.add(hintFor(record));
       return;
     case 'not_stored':
       return answerNotAccepted(reply);
     case 'in_doubt':
-      tools.withdraw(record);
+      tools.withdrawals.add(record);
       return isLate(record, tools) ? hangUp(request, reply) : answerNotAccepted(reply);
     case 'unknown':
       return hangUp(request, reply);
@@ -231,7 +226,7 @@ function answerBound(
   answerStored({ id: first._id }, reply, tools, boundFaults[kind]);
   // The first answer may have been a 500, which sends no hint.
   if (kind === 'replayed' && first.state === 'recorded' && !ending?.waitsMs)
-    tools.hint(hintFor(first));
+    tools.hints.add(hintFor(first));
 }
 
 function receivedOf(request: FastifyRequest, receivedAt: Date): Received {

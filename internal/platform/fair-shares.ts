@@ -34,10 +34,6 @@ export class FairShares<Holder> {
     return this.#owners.keys();
   }
 
-  ownerOf(holder: Holder): Owner | undefined {
-    return this.#owners.get(holder);
-  }
-
   /** `holder` belongs to `owner` and holds `size` from now on; it may give way itself. */
   hold(holder: Holder, owner: Owner, size = 1): void {
     const before = this.#owners.get(holder);

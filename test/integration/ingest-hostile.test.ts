@@ -311,11 +311,12 @@ describe('a partner that is slow', () => {
     const connection = await openRaw(ingest.url);
     connection.socket.pause();
     const list = head([authorized()], `GET ${LIST_PATH} HTTP/1.1`);
-    const before = await count('requests', { status: '200' });
+    // On a busy machine some are answered 503.
+    const before = await count('requests', {});
     let sent = 0;
     // The kernels hold megabytes before one stays unread in ingest.
     const isClosed = async (): Promise<boolean> => {
-      if ((await count('requests', { status: '200' })) - before === sent) {
+      if ((await count('requests', {})) - before === sent) {
         connection.write(list.repeat(MAX_PIPELINED));
         sent += MAX_PIPELINED;
       }

@@ -85,23 +85,33 @@ function toolsOf(world: World, process: SimProcess): SubmitTools {
         admits: () => true,
       }),
     },
-    admitBody: () => undefined,
-    giveBackBody: () => {},
+    limits: {
+      ofAddress: { amount: '300', windowSeconds: 60, whose: 'one address' },
+      admitBody: () => undefined,
+      giveBackBody: () => {},
+    },
     lookUps: false,
-    addressLimit: { amount: '300', windowSeconds: 60, whose: 'one address' },
-    record: async (record) => {
-      const result = await group.record(record);
-      return result.kind === 'in_doubt' && parts.takesDoubtForStored ? { kind: 'stored' } : result;
+    commits: {
+      record: async (record) => {
+        const result = await group.record(record);
+        const isTaken = result.kind === 'in_doubt' && parts.takesDoubtForStored;
+        return isTaken ? { kind: 'stored' } : result;
+      },
     },
+    outages: { note: () => {} },
     refusals: { keep: () => {} },
-    withdraw: (record) => {
-      if (parts.withdraws) withdrawals.add(record);
+    withdrawals: {
+      add: (record) => {
+        if (parts.withdraws) withdrawals.add(record);
+      },
     },
-    hint: (hint) =>
-      void world.queue
-        .send([hint])
-        .catch(() => dueWork.makeDue([hint]))
-        .catch(() => {}),
+    hints: {
+      add: (hint) =>
+        void world.queue
+          .send([hint])
+          .catch(() => dueWork.makeDue([hint]))
+          .catch(() => {}),
+    },
     retention,
     metrics,
   };
