@@ -4,12 +4,10 @@
  */
 import type { Registry } from 'prom-client';
 import { reasonCodes } from '../application/reasons.ts';
-import { problemCodes } from '../partner/key-secret.ts';
 import { hintResults } from '../queue/hint-outbox.ts';
-import { jobStates } from '../queue/job.ts';
 import { notAcceptedReasons } from '../submission/commit-entry.ts';
-import { backlogStates, openStates } from '../submission/states.ts';
 import { withdrawalResults } from '../submission/withdrawals.ts';
+import { controllerMetrics } from './controller-metrics.ts';
 import { ofProcess } from './every-process.ts';
 import {
   counter,
@@ -36,8 +34,6 @@ const hints = counter(
   },
 );
 
-const PARTNERS = openValues;
-
 const answerStatus = [
   '200',
   '202',
@@ -62,7 +58,7 @@ export const ingestMetrics = {
     'partner_requests',
     'Answers given to requests with a known key, by partner and status code.',
     {
-      partner: PARTNERS,
+      partner: openValues,
       status: answerStatus,
     },
   ),
@@ -191,7 +187,7 @@ export const processorMetrics = {
     'partner_outcomes',
     'Moves into a state, by partner, state and first reason.',
     {
-      partner: PARTNERS,
+      partner: openValues,
       state: valuesOf(outcomes, 'state'),
       reason: valuesOf(outcomes, 'reason'),
     },
@@ -258,86 +254,6 @@ export const processorMetrics = {
       waits_for: ['database', 'relay'],
     },
   ),
-};
-
-/** Only the leader sets the backlog, so that one process queries the stores. */
-const controllerMetrics = {
-  ...ofProcess,
-  records: gauge(
-    'records',
-    'Records with work ahead or given up, by state; counted up to 100,000 each.',
-    { state: backlogStates },
-  ),
-  recordsOnHold: gauge(
-    'records_on_hold',
-    'Records with work ahead of partners on hold, which `records` leaves out; counted up to 100,000.',
-  ),
-  partnerRecords: gauge(
-    'partner_records',
-    'Records with work ahead, by partner; of the 20,000 that are found first.',
-    { partner: PARTNERS },
-  ),
-  bouncedMails: gauge(
-    'bounced_mails',
-    'E-mails that bounced later, as reported in the last 24 hours.',
-  ),
-  oldestWaitingSeconds: gauge(
-    'oldest_waiting_seconds',
-    'Time since the receipt of the application that has waited longest in a state.',
-    { state: openStates },
-  ),
-  queueJobs: gauge('queue_jobs', 'Jobs in Redis, by state; none while Redis is away.', {
-    state: jobStates,
-  }),
-  backlogReadAt: gauge(
-    'backlog_read_timestamp_seconds',
-    'When records and ages were last read from the database; 0 while not leading.',
-  ),
-  auditFindings: gauge(
-    'audit_findings',
-    'What the audit of the last hour found, by kind, as `partner-ingest audit` names it; none while not leading.',
-    { kind: openValues },
-  ),
-  probeSuccess: gauge(
-    'probe_success',
-    '1 if the last test submission of the standing probe was completed, else 0; none without a probe or while not leading.',
-  ),
-  probeSeconds: gauge(
-    'probe_seconds',
-    'How long each step of the last probe took, in seconds; none for a step that failed.',
-    { step: ['accept', 'outcome'] },
-  ),
-  keysWanted: gauge('keys_wanted', 'API keys the partner Secrets ask for.'),
-  partnersEnding: gauge(
-    'partners_keys_ending',
-    'Partners whose last active key ends within 7 days, or has ended in the last 24 hours.',
-  ),
-  secretProblems: gauge(
-    'secret_problems',
-    'Secrets or entries that could not be used, by problem.',
-    { problem: problemCodes },
-  ),
-  keyChanges: counter('key_changes', 'Keys written or removed, by change.', {
-    change: ['put', 'remove'],
-  }),
-  syncedAt: gauge(
-    'keys_synced_timestamp_seconds',
-    'When this process last knew that the stored keys are what the partner Secrets ask for.',
-  ),
-  leader: gauge('leader', '1 while this process leads.'),
-  secretsSeenAt: gauge(
-    'secrets_seen_timestamp_seconds',
-    'When the partner Secrets were last known to be current; only while leading.',
-  ),
-  secretLists: counter('secret_lists', 'Complete lists of partner Secrets, by result.', {
-    result: ['complete', 'failed'],
-  }),
-  secretWatches: counter('secret_watches', 'Watches of partner Secrets that ended, by result.', {
-    result: ['ended', 'expired', 'failed'],
-  }),
-  secretEvents: counter('secret_events', 'Warning Events about partner Secrets, by result.', {
-    result: ['created', 'repeated', 'failed', 'held_back'],
-  }),
 };
 
 export const definitions = {
