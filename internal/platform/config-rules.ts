@@ -13,14 +13,20 @@ export const wholeNumber = (min: number, max: number) =>
     )
     .transform(Number);
 
+/** `faultOf` says why a value cannot be used. */
+export const unless = (faultOf: (value: string) => string | undefined) =>
+  z.string().superRefine((value, context) => {
+    const message = faultOf(value);
+    if (message !== undefined) context.addIssue({ code: 'custom', message });
+  });
+
 export const url = (schemes: readonly string[]) =>
-  z
-    .string()
-    .refine((value) => !hasBareLogin(value), { error: BARE_LOGIN, abort: true })
-    .refine(
-      (value) => URL.canParse(value) && schemes.includes(new URL(value).protocol.slice(0, -1)),
-      `must be a URL that starts with ${schemes.map((scheme) => `${scheme}://`).join(' or ')}`,
-    );
+  unless((value) => {
+    if (hasBareLogin(value)) return BARE_LOGIN;
+    const { protocol = '' } = URL.parse(value) ?? {};
+    if (schemes.includes(protocol.slice(0, -1))) return undefined;
+    return `must be a URL that starts with ${schemes.map((scheme) => `${scheme}://`).join(' or ')}`;
+  });
 
 /** Its links carry a secret. */
 export const securePage = z.string().refine((value) => {
@@ -28,13 +34,6 @@ export const securePage = z.string().refine((value) => {
   if (page?.protocol === 'https:') return true;
   return page?.protocol === 'http:' && isLoopback(page.hostname.replace(/^\[(.*)\]$/, '$1'));
 }, 'must be a URL that starts with https://, or with http:// on loopback: its links let people in');
-
-/** `faultOf` says why a value cannot be used. */
-export const unless = (faultOf: (value: string) => string | undefined) =>
-  z.string().superRefine((value, context) => {
-    const message = faultOf(value);
-    if (message !== undefined) context.addIssue({ code: 'custom', message });
-  });
 
 export const redisUrl = unless((value) => {
   try {
@@ -45,17 +44,11 @@ export const redisUrl = unless((value) => {
   }
 });
 
-export const mongodbUri = z
-  .string()
-  .regex(/^mongodb(\+srv)?:\/\/.+/, {
-    error: 'must be a URI that starts with mongodb:// or mongodb+srv://',
-    abort: true,
-  })
-  .pipe(unless(mongodbFault));
-
-function mongodbFault(uri: string): string | undefined {
+export const mongodbUri = unless((value) => {
+  if (!/^mongodb(\+srv)?:\/\/.+/.test(value))
+    return 'must be a URI that starts with mongodb:// or mongodb+srv://';
   try {
-    if (!mongoLink(uri).unverified) return undefined;
+    if (!mongoLink(value).unverified) return undefined;
   } catch {
     return 'is no connection string for the driver: percent-encode user and password, and look for misspelt options';
   }
@@ -63,7 +56,7 @@ function mongodbFault(uri: string): string | undefined {
     "switches the check of the server's certificate off: remove tlsInsecure, tlsAllowInvalidCertificates and " +
     'tlsAllowInvalidHostnames; NODE_EXTRA_CA_CERTS adds a CA'
   );
-}
+});
 
 /** Parses `a, b` to `['a', 'b']`. */
 export const listOf = (faultOf: (entry: string) => string | undefined) =>
