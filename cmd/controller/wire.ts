@@ -11,7 +11,6 @@ import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import { openProcess, type ProcessTools } from '../../internal/platform/open-process.ts';
-import { redisWarnings } from '../../internal/platform/redis.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
@@ -37,9 +36,8 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
   warnings.push(keeper.warnings);
 
   const holds = new PartnerHolds({ db, clock });
-  const queues = new HintSender({ redisUrl: config.REDIS_URL, log: tools.log });
+  const queues = new HintSender({ ...parts, redisUrl: config.REDIS_URL });
   tools.closers.add('queues', () => queues.close());
-  warnings.push(() => redisWarnings(queues.redis));
   leadership.start(watchBacklog({ ...parts, holds, queues }));
   const stores = {
     submissions: new SupportQueries(db),

@@ -13,7 +13,6 @@ import { withDeadline } from '../../internal/platform/deadline.ts';
 import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
 import { makeFirstContact } from '../../internal/platform/mongo-indexes.ts';
 import type { openProcess, ProcessTools } from '../../internal/platform/open-process.ts';
-import { redisWarnings } from '../../internal/platform/redis.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
 import { commitClient, statusClient } from '../../internal/submission/mongo-clients.ts';
@@ -113,8 +112,7 @@ function openHints(
   config: ConfigOf<'ingest'>,
   { db, clock, log, closers, metrics, warnings }: Parts,
 ) {
-  const sender = new HintSender({ redisUrl: config.REDIS_URL, log });
-  warnings.push(() => redisWarnings(sender.redis));
+  const sender = new HintSender({ redisUrl: config.REDIS_URL, log, warnings });
   closers.add('queues', () => sender.close());
   const due = new DueWork({ db, clock });
   const outbox = new HintOutbox({

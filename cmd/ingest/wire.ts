@@ -13,7 +13,7 @@ import { printableConfig, type ConfigOf } from '../../internal/settings/settings
 import { pause } from '../../internal/platform/deadline.ts';
 import { openProcess, type ProcessTools } from '../../internal/platform/open-process.ts';
 import { tracesOf } from '../../internal/settings/otel-settings.ts';
-import { createRedis, redisWarnings } from '../../internal/platform/redis.ts';
+import { createRedis } from '../../internal/platform/redis.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { createIngestMetrics } from '../../internal/telemetry/metrics.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
@@ -80,13 +80,10 @@ function settingsOf(config: ConfigOf<'ingest'>) {
 }
 
 function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics, warnings }: Parts) {
-  const redis = createRedis(
-    config.REDIS_URL,
-    { commandTimeoutMs: LIMITER_PROBE_MS, autoPipeline: true },
-    log,
-  );
+  const use = { commandTimeoutMs: LIMITER_PROBE_MS, autoPipeline: true } as const;
+  const redis = createRedis(config.REDIS_URL, use, { log, warnings });
   const limiter = new SharedLimiterStore({ redis, metrics, log });
-  warnings.push(() => redisWarnings(redis), limiter.warnings);
+  warnings.push(limiter.warnings);
   closers.add('limiter', () => {
     limiter.close();
     redis.disconnect();

@@ -61,7 +61,7 @@ export function openMail(config: Config, relay: Relay, parts: MailParts) {
 function openMailPace(config: Config, { clock, log, closers }: MailParts): MailPace | undefined {
   const { MAIL_PER_SECOND: perSecond, PROCESSOR_REPLICAS: processes } = config;
   if (perSecond === 0) return undefined;
-  const redis = createRedis(config.REDIS_URL, { commandTimeoutMs: PACE_TIMEOUT_MS }, log);
+  const redis = createRedis(config.REDIS_URL, { commandTimeoutMs: PACE_TIMEOUT_MS }, { log });
   closers.add('mail pace', () => redis.disconnect());
   return new MailPace({ perSecond, processes, redis, clock });
 }

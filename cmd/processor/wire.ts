@@ -11,7 +11,6 @@ import { testMailer } from '../../internal/mail/test-mailer.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { DAY_MS, later } from '../../internal/platform/clock.ts';
 import { openProcess, type ProcessTools } from '../../internal/platform/open-process.ts';
-import { redisWarnings } from '../../internal/platform/redis.ts';
 import type { AttemptTools } from '../../internal/processor/apply-verdict.ts';
 import { Holds } from '../../internal/processor/follow-holds.ts';
 import {
@@ -49,7 +48,7 @@ const LOOP_FAILS_MS = 60_000;
 const CLOSE_WORKERS_MS = FINISH_WORK_MS + 5_000;
 
 export async function startProcessor(config: Config, tools: ProcessTools) {
-  const { log, closers } = tools;
+  const { closers } = tools;
   // An operator's mistakes show before anything is opened.
   const relay = relayOf(config.SMTP_URL, config.SMTP_TLS);
   const templates = await loadTemplates(config.MAIL_TEMPLATES);
@@ -64,13 +63,12 @@ export async function startProcessor(config: Config, tools: ProcessTools) {
     },
     tools,
   );
-  const { contact, loops, clockKnown, warnings, adminUrl, serving } = opened;
+  const { contact, loops, clockKnown, adminUrl, serving } = opened;
   const parts = { ...tools, ...opened, metrics, templates };
 
   const mail = openMail(config, relay, parts);
-  const sender = new HintSender({ redisUrl: config.REDIS_URL, log });
+  const sender = new HintSender({ ...parts, redisUrl: config.REDIS_URL });
   closers.add('queues', () => sender.close());
-  warnings.push(() => redisWarnings(sender.redis));
   const work = openWork(config, mail, sender, parts);
 
   const stopping = new AbortController();

@@ -11,7 +11,7 @@ import { pause, withDeadline } from './deadline.ts';
 import type { Logger } from './log.ts';
 import type { Loops } from './loop.ts';
 import { connectMongo, createMongo, mongoReason } from './mongo.ts';
-import { createRedis, redisWarnings } from './redis.ts';
+import { createRedis } from './redis.ts';
 
 const LOOK_EVERY_MS = 5_000;
 const RETRY = { firstMs: LOOK_EVERY_MS, capMs: 60_000 } as const;
@@ -84,13 +84,14 @@ async function tryMongo(uri: string, process: string): Promise<void> {
 
 /** In the Redis of the new credentials, where all who leave meet. */
 async function takeTurn(url: string, process: string, log: Logger): Promise<boolean> {
-  const redis = createRedis(url, { commandTimeoutMs: COMMAND_TIMEOUT_MS }, log);
+  const warnings: Probe[] = [];
+  const redis = createRedis(url, { commandTimeoutMs: COMMAND_TIMEOUT_MS }, { log, warnings });
   try {
     await withDeadline(once(redis, 'ready'), CONNECT_WITHIN_MS, 'connecting');
     const key = `{partner-ingest}:leaving:${process}`;
     return (await redis.set(key, '', 'PX', TURN_MS, 'NX')) === 'OK';
   } catch (error) {
-    const [words = 'Redis took too long to answer'] = redisWarnings(redis);
+    const [words = 'Redis took too long to answer'] = await allOf(warnings);
     throw new ConfigError(process, [words], { cause: error });
   } finally {
     redis.disconnect();

@@ -1,5 +1,6 @@
 /** Redis clients whose commands end soon, for one server, Sentinel or Cluster. */
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
+import type { Probe } from './admin-server.ts';
 import { Contact } from './contact-failure.ts';
 import { jittered } from './deadline.ts';
 import type { Logger } from './log.ts';
@@ -30,12 +31,17 @@ interface RedisUse {
 
 export type RedisClient = Redis | Cluster;
 
-export function createRedis(url: string, use: RedisUse, log: Logger): RedisClient {
+/** Adds to `warnings` why Redis cannot be used. */
+export function createRedis(
+  url: string,
+  use: RedisUse,
+  { log, warnings }: { readonly log: Logger; readonly warnings?: Probe[] },
+): RedisClient {
   const address = parseRedisUrl(url);
   const redis = connect(address, use);
   const where = address.hosts.map(({ host, port }) => `${host}:${port}`).join(', ');
   const contact = new Contact({ name: 'Redis', at: where, setting: 'REDIS_URL' }, log);
-  contacts.set(redis, contact);
+  warnings?.push(contact.warnings);
   if (redis instanceof Cluster)
     redis.on('+node', (node: Redis) => watchReplies(node, contact, true));
   else watchReplies(redis, contact, false);
@@ -51,13 +57,6 @@ export function createRedis(url: string, use: RedisUse, log: Logger): RedisClien
     contact.ok();
   });
   return redis;
-}
-
-const contacts = new WeakMap<RedisClient, Contact>();
-
-/** Empty when Redis can be used. */
-export function redisWarnings(redis: RedisClient): readonly string[] {
-  return contacts.get(redis)?.warnings() ?? [];
 }
 
 /**

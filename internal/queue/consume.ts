@@ -29,7 +29,7 @@ export class Consumer {
     readonly take: (records: readonly Hint[], step: Step) => void;
   }) {
     const { redisUrl, log, take } = options;
-    this.#redis = createRedis(redisUrl, { commandTimeoutMs: COMMAND_TIMEOUT_MS }, log);
+    this.#redis = createRedis(redisUrl, { commandTimeoutMs: COMMAND_TIMEOUT_MS }, { log });
     this.#worker = new Worker(
       QUEUE,
       async ({ id, name, data }) => {

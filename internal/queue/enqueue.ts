@@ -1,5 +1,6 @@
 /** Sends jobs to Redis; processors find the records of lost jobs by `dueAt`. */
 import { Queue } from 'bullmq';
+import type { Probe } from '../platform/admin-server.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import { createRedis, isReady, type RedisClient } from '../platform/redis.ts';
 import type { Logger } from '../platform/log.ts';
@@ -24,14 +25,18 @@ const COMMAND_TIMEOUT_MS = 500;
 const CLOSE_DEADLINE_MS = 1_000;
 
 export class HintSender {
-  readonly redis: RedisClient;
+  readonly #redis: RedisClient;
   readonly #queue: Queue;
 
-  constructor(options: { readonly redisUrl: string; readonly log: Logger }) {
-    const { redisUrl, log } = options;
-    this.redis = createRedis(redisUrl, { commandTimeoutMs: COMMAND_TIMEOUT_MS }, log);
+  constructor(options: {
+    readonly redisUrl: string;
+    readonly log: Logger;
+    readonly warnings?: Probe[];
+  }) {
+    const use = { commandTimeoutMs: COMMAND_TIMEOUT_MS };
+    this.#redis = createRedis(options.redisUrl, use, options);
     this.#queue = new Queue(QUEUE, {
-      connection: this.redis,
+      connection: this.#redis,
       prefix: QUEUE_PREFIX,
       skipVersionCheck: true,
     });
@@ -39,7 +44,7 @@ export class HintSender {
   }
 
   get ready(): boolean {
-    return isReady(this.redis);
+    return isReady(this.#redis);
   }
 
   /** Rejects at once while Redis is away. */
@@ -72,7 +77,7 @@ export class HintSender {
 
   async close(): Promise<void> {
     await withDeadline(this.#queue.close(), CLOSE_DEADLINE_MS, 'closing the queue').catch(() => {});
-    this.redis.disconnect();
+    this.#redis.disconnect();
   }
 }
 

@@ -18,11 +18,12 @@ import {
 } from '../../deploy/local/processes.ts';
 import { createMailer } from '../../internal/mail/mailer.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
+import { allOf, type Probe } from '../../internal/platform/admin-server.ts';
 import { contactReason } from '../../internal/platform/contact-failure.ts';
 import { Kubernetes } from '../../internal/platform/kubernetes.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { connectMongo, createMongo, mongoReason } from '../../internal/platform/mongo.ts';
-import { createRedis, redisWarnings } from '../../internal/platform/redis.ts';
+import { createRedis } from '../../internal/platform/redis.ts';
 import { makeCertificate } from '../support/certificate.ts';
 import { spawnCli } from '../support/cli.ts';
 import { startDnsServer } from '../support/dns-server.ts';
@@ -82,11 +83,12 @@ const tellers = {
     }
   },
   redis: async (url: string): Promise<string> => {
-    const redis = createRedis(url, { commandTimeoutMs: SHORT_MS }, log);
+    const warnings: Probe[] = [];
+    const redis = createRedis(url, { commandTimeoutMs: SHORT_MS }, { log, warnings });
     try {
       return await eventually('a warning', async () => {
         if (redis.status === 'ready') await redis.get('a').catch(() => undefined);
-        return redisWarnings(redis)[0];
+        return (await allOf(warnings))[0];
       });
     } finally {
       redis.disconnect();

@@ -27,7 +27,7 @@ async function open(url: string): Promise<MailPace> {
   const redis = createRedis(
     url,
     { commandTimeoutMs: PACE_TIMEOUT_MS },
-    createLogger('test', 'silent'),
+    { log: createLogger('test', 'silent') },
   );
   clients.push(redis);
   await eventually('Redis', () => redis.status === 'ready');
