@@ -68,8 +68,8 @@ function addFind(app: FastifyInstance, desk: Desk, clock: Clock): void {
     reply.page('find', { title: 'Find', states, asked: {}, faults: {}, hidden: [], ...more });
   app.get('/find', (_, reply) => page(reply, {}));
   app.post('/find', LIMITED, async (request, reply) => {
-    const { more = '', ...form } = request.body as Form;
-    const { asked, before } = continued.get(more) ?? { asked: filledIn(form) };
+    const form = filledIn(request.body as object);
+    const { asked, before } = continued.get(form['more'] ?? '') ?? { asked: form };
     const { id: named } = asked;
     if (named !== undefined && !isAddress(named)) {
       const found = await lookUp(named, desk.reads, clock.now());
@@ -101,7 +101,7 @@ function addFind(app: FastifyInstance, desk: Desk, clock: Clock): void {
  * Without blanks around; a field that was left empty counts as absent, and one that was sent twice
  * as one text.
  */
-function filledIn(form: Readonly<Record<string, string | string[]>>): Form {
+function filledIn(form: object): Form {
   const all = Object.entries(form).map(([name, value]) => [name, String(value).trim()] as const);
   return Object.fromEntries(all.filter(([, value]) => value !== ''));
 }
@@ -150,7 +150,7 @@ function addRequest(app: FastifyInstance, desk: Desk, clock: Clock): void {
       return reply.say(403, 'You may see requests masked only; the role "support" may reveal.');
     const found = await find(request);
     if ('missing' in found) return reply.say(404, found.missing);
-    const why = text(WHY_MAX).safeParse((request.body as Form)['why']?.trim());
+    const why = text(WHY_MAX).safeParse(filledIn(request.body as object)['why'] ?? '');
     if (!why.success) {
       const fault = why.error.issues[0]?.message ?? 'It needs a value.';
       return page(reply, found, { reveal: false, fault });
