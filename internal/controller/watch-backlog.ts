@@ -11,7 +11,6 @@ import { PartnerLabels } from '../telemetry/partner-labels.ts';
 import type { LeaderLoop } from './leadership.ts';
 
 const MS_PER_SECOND = 1_000;
-const partnerLabels = new PartnerLabels();
 
 export interface BacklogTools {
   readonly db: Db;
@@ -24,6 +23,7 @@ export interface BacklogTools {
 
 export function watchBacklog(tools: BacklogTools): LeaderLoop {
   const { db, holds, clock, metrics } = tools;
+  const partnerLabels = new PartnerLabels();
   let last: Backlog | undefined;
   const showRecords = async (): Promise<void> => {
     const onHold = (await holds.list()).map(({ _id }) => _id);
@@ -39,7 +39,7 @@ export function watchBacklog(tools: BacklogTools): LeaderLoop {
     failsAfterMs: 60_000,
     async run() {
       try {
-        await Promise.all([showRecords(), showPartners(tools), showJobs(tools)]);
+        await Promise.all([showRecords(), showPartners(tools, partnerLabels), showJobs(tools)]);
       } finally {
         showAges(last, tools);
       }
@@ -60,7 +60,10 @@ export function watchBacklog(tools: BacklogTools): LeaderLoop {
   };
 }
 
-async function showPartners({ db, metrics }: BacklogTools): Promise<void> {
+async function showPartners(
+  { db, metrics }: BacklogTools,
+  partnerLabels: PartnerLabels,
+): Promise<void> {
   const partners = await readPartnerBacklog(db);
   metrics.partnerRecords.reset();
   for (const { partnerId, records } of partners)

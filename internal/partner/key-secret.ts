@@ -163,7 +163,7 @@ function claimsOf(
   const { partnerId, status = 'active', data } = secret;
   const source = sourceOf(secret);
   const report: Report = (code, message) => void problems.push({ source, code, message });
-  const isUsable = judge(secret, report);
+  const isUsable = checkSecret(secret, report);
   const owner = owners.get(ownerOf(secret));
   const inactiveBy =
     status === 'active' ? (owners.get(partnerId)?.inactiveBy ?? owner?.inactiveBy) : source;
@@ -188,7 +188,7 @@ function claimsOf(
 }
 
 /** False if the Secret's keys are not used. */
-function judge({ partnerId, status, faults, data }: PartnerSecret, report: Report): boolean {
+function checkSecret({ partnerId, status, faults, data }: PartnerSecret, report: Report): boolean {
   if (!isPartnerId(partnerId)) {
     const message = `label ${PARTNER_LABEL} must be 1 to 63 letters, digits, ".", "_" or "-"`;
     report('invalid_partner_id', message);
