@@ -4,7 +4,7 @@
  */
 import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
-import { isDuplicateKey } from '../platform/mongo.ts';
+import { unlessDuplicate } from '../platform/mongo.ts';
 import { bounded } from '../platform/mongo-read.ts';
 import { newerThan, refuseNewer } from '../platform/newer-version.ts';
 
@@ -78,13 +78,7 @@ class PartnerFlag {
       const filter = { _id: partnerId, version: before.version };
       return (await this.#partners.updateOne(filter, { $set: change })).matchedCount === 1;
     }
-    try {
-      await this.#partners.insertOne({ _id: partnerId, ...change });
-      return true;
-    } catch (error) {
-      if (isDuplicateKey(error)) return false;
-      throw error;
-    }
+    return unlessDuplicate(this.#partners.insertOne({ _id: partnerId, ...change }));
   }
 }
 

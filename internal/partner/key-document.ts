@@ -6,7 +6,7 @@ import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import { bounded } from '../platform/mongo-read.ts';
-import { isDuplicateKey } from '../platform/mongo.ts';
+import { unlessDuplicate } from '../platform/mongo.ts';
 import { refuseNewer } from '../platform/newer-version.ts';
 import type { WantedKey } from './key-secret.ts';
 
@@ -64,9 +64,7 @@ export class KeyDocuments {
     else {
       const version = this.#clock.now().getTime();
       const made = { _id: KEYS, version, holder: '', expiresAt: FREE, keys: [] } as const;
-      await call(this.#documents.insertOne(made)).catch((error: unknown) => {
-        if (!isDuplicateKey(error)) throw error;
-      });
+      await unlessDuplicate(call(this.#documents.insertOne(made)));
     }
     const version = { $add: ['$version', 1] };
     const taking = this.#documents.updateOne({ _id: KEYS, $or: [{ holder }, { $expr: isFree }] }, [

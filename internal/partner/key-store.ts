@@ -3,7 +3,7 @@ import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import { bounded } from '../platform/mongo-read.ts';
-import { isDuplicateKey } from '../platform/mongo.ts';
+import { unlessDuplicate } from '../platform/mongo.ts';
 import { PartnersDisabled } from './flags.ts';
 import { KeyDocuments, type StoredKey } from './key-document.ts';
 
@@ -65,14 +65,9 @@ export class KeyStore {
   }
 
   /** False if it was revoked before. */
-  async revoke(hash: string): Promise<boolean> {
-    try {
-      await this.#revoked.insertOne({ _id: hash, revokedAt: this.#clock.now() });
-      return true;
-    } catch (error) {
-      if (isDuplicateKey(error)) return false;
-      throw error;
-    }
+  revoke(hash: string): Promise<boolean> {
+    const revokedAt = this.#clock.now();
+    return unlessDuplicate(this.#revoked.insertOne({ _id: hash, revokedAt }));
   }
 
   async touch(hashes: readonly string[], lastUsedAt: Date): Promise<void> {

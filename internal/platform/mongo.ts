@@ -240,6 +240,17 @@ export function isDuplicateKey(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === DUPLICATE_KEY;
 }
 
+/** False if the write found its unique value taken. */
+export async function unlessDuplicate(writing: Promise<unknown>): Promise<boolean> {
+  try {
+    await writing;
+    return true;
+  } catch (error) {
+    if (isDuplicateKey(error)) return false;
+    throw error;
+  }
+}
+
 /** Contains no values of the query or the document. */
 export function databaseSpan(
   operation: string,

@@ -2,7 +2,7 @@
 import type { Collection, Db } from 'mongodb';
 import { defined } from '../platform/defined.ts';
 import { later, type Clock } from '../platform/clock.ts';
-import { isDuplicateKey, updateInOrder } from '../platform/mongo.ts';
+import { unlessDuplicate, updateInOrder } from '../platform/mongo.ts';
 import { CLAIM_MS } from './limits.ts';
 import { entryOf, moveOf, touchOf, type RecordUpdate, type Step } from './move-of.ts';
 import type { OperatorEvent, RetentionDays, State, Touch } from './states.ts';
@@ -70,13 +70,7 @@ export class OperatorMoves {
     const entry = defined(entryOf(state, { now, retention: this.#retention }));
     const history = [{ state, at: now, attempt: 0, reason }] as const;
     const made = { receivedAt: now, mailsSince: record.version, history };
-    try {
-      await this.#collection.insertOne({ ...record, ...entry, ...made });
-      return true;
-    } catch (error) {
-      if (isDuplicateKey(error)) return false;
-      throw error;
-    }
+    return unlessDuplicate(this.#collection.insertOne({ ...record, ...entry, ...made }));
   }
 
   async claim(seen: Seen): Promise<Seen | undefined> {
