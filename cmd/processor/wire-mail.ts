@@ -1,7 +1,6 @@
 /** Constructs what hands e-mails to the relay. */
-import { PACE_TIMEOUT_MS, SLOW_IN_ALL } from '../../internal/mail/limits.ts';
-import { MailGate } from '../../internal/mail/mail-gate.ts';
-import { MailPace } from '../../internal/mail/mail-pace.ts';
+import { MailGate, SLOW_IN_ALL } from '../../internal/mail/mail-gate.ts';
+import { MailPace, PACE_TIMEOUT_MS } from '../../internal/mail/mail-pace.ts';
 import { createMailer } from '../../internal/mail/mailer.ts';
 import type { Outage } from '../../internal/mail/relay-answers.ts';
 import type { Relay } from '../../internal/mail/relay.ts';

@@ -13,15 +13,7 @@ import { DAY_MS, later } from '../../internal/platform/clock.ts';
 import { openProcess, type ProcessTools } from '../../internal/platform/open-process.ts';
 import type { AttemptTools } from '../../internal/processor/apply-verdict.ts';
 import { Holds } from '../../internal/processor/follow-holds.ts';
-import {
-  EXPIRE_EVERY_MS,
-  FINISH_WORK_MS,
-  FOLLOW_HOLDS_MS,
-  PROGRESS_DEADLINE_MS,
-  RECONCILE_EVERY_MS,
-  UNKNOWN_EVERY_MS,
-  UNKNOWN_MOST,
-} from '../../internal/processor/limits.ts';
+import { FINISH_WORK_MS, RECONCILE_EVERY_MS } from '../../internal/processor/limits.ts';
 import { Line, worksOf } from '../../internal/processor/line.ts';
 import { OutageGate } from '../../internal/processor/outage.ts';
 import { processSubmission } from '../../internal/processor/process-submission.ts';
@@ -39,6 +31,13 @@ import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { createProcessorMetrics, type ProcessorMetrics } from '../../internal/telemetry/metrics.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 import { openMail } from './wire-mail.ts';
+
+const UNKNOWN_EVERY_MS = 60_000;
+const UNKNOWN_MOST = 1_000;
+const EXPIRE_EVERY_MS = 60_000;
+const PROGRESS_DEADLINE_MS = 60_000;
+/** Holds must take effect within five seconds. */
+const FOLLOW_HOLDS_MS = 1_000;
 
 type Config = ConfigOf<'processor'>;
 

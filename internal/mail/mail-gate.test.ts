@@ -2,9 +2,9 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
 import { createLogger } from '../platform/log.ts';
 import { newRandom } from '../../test/support/random.ts';
-import { HELD_MS, REST_MS } from './limits.ts';
-import { MailGate, type MailGateOptions } from './mail-gate.ts';
+import { MailGate, type MailGateOptions, HELD_MS } from './mail-gate.ts';
 import { refusalOf, type HandOver, type Outage, type Refusal } from './relay-answers.ts';
+import { REST_MS } from './relay-breaker.ts';
 
 beforeEach(() => void jest.useFakeTimers());
 afterEach(() => void jest.useRealTimers());

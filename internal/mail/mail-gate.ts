@@ -9,10 +9,16 @@
  * e-mail by two seconds at most, however many they are.
  */
 import { pause } from '../platform/deadline.ts';
-import { HELD_MS, REST_MS, SLOW_AT_MOST, SLOW_IN_ALL } from './limits.ts';
 import type { MailPace } from './mail-pace.ts';
 import type { HandOver, PauseReason } from './relay-answers.ts';
-import { RelayBreaker, type BreakerOptions } from './relay-breaker.ts';
+import { RelayBreaker, type BreakerOptions, REST_MS } from './relay-breaker.ts';
+
+/** An e-mail holds its place this long; most relays answer within a second. */
+export const HELD_MS = 2_000;
+/** Each keeps a connection, 100 kB with TLS; beyond it only partners without a slow one begin. */
+const SLOW_AT_MOST = 1_000;
+/** Beyond it nobody begins. */
+export const SLOW_IN_ALL = 2_000;
 
 /** Whose fault a hand-over's result is. */
 export type Blame = 'relay' | 'mail';

@@ -5,7 +5,12 @@
 import type { Clock } from '../platform/clock.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import type { RedisClient } from '../platform/redis.ts';
-import { PACE_ALONE_MS, PACE_LONGEST_WAIT_MS, PACE_TIMEOUT_MS } from './limits.ts';
+
+/** After this, the process keeps the pace on its own for a second. */
+export const PACE_TIMEOUT_MS = 100;
+const PACE_ALONE_MS = 1_000;
+/** With one e-mail a second, some sixty processes wait so long for each other. */
+const PACE_LONGEST_WAIT_MS = 60_000;
 
 const KEY = 'partner-ingest:mail-pace';
 const SECOND_MS = 1_000;

@@ -9,8 +9,12 @@
 import type { Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
-import { PROBE_BACKOFF, REST_MS } from './limits.ts';
 import type { HandOver, Outage } from './relay-answers.ts';
+
+/** The place of an e-mail that the relay has no capacity for, while it takes others. */
+export const REST_MS = 1_000;
+/** At most 15 s with its jitter. */
+const PROBE_BACKOFF = { firstMs: 250, capMs: 12_500 } as const;
 
 export interface BreakerOptions {
   /** Never rejects. */

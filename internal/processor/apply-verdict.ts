@@ -18,8 +18,10 @@ import type { PartnerLabels } from '../telemetry/partner-labels.ts';
 import { Claim } from './claim.ts';
 import type { Done, Failed, FailureClass } from './failures.ts';
 import type { Holds } from './follow-holds.ts';
-import { SETTLE_RETRY, SETTLE_TRIES } from './limits.ts';
 import type { OutageGate } from './outage.ts';
+
+const SETTLE_RETRY = { firstMs: 500, capMs: 5_000 } as const;
+const SETTLE_TRIES = 120;
 
 /** For live records, or for tests: these have accounts, a mailer and metrics of their own. */
 export interface AttemptTools {

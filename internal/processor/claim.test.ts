@@ -1,8 +1,7 @@
 import { afterEach, expect, jest, test } from '@jest/globals';
 import type { WorkerMoves } from '../submission/worker-moves.ts';
 import { CLAIM_MS } from '../submission/limits.ts';
-import { Claim } from './claim.ts';
-import { CLAIM_FRESH_MS, CLAIM_TRUSTED_MS } from './limits.ts';
+import { Claim, CLAIM_TRUSTED_MS, CLAIM_FRESH_MS } from './claim.ts';
 
 const record = { _id: 'req_1', state: 'recorded', version: 1 } as const;
 const claims: Claim[] = [];

@@ -3,7 +3,13 @@ import type { Clock } from '../platform/clock.ts';
 import type { OpenRecord } from '../submission/submission.ts';
 import type { Position, WorkerMoves } from '../submission/worker-moves.ts';
 import type { Holds } from './follow-holds.ts';
-import { CLAIM_FRESH_MS, CLAIM_TRUSTED_MS, RENEW_EVERY_MS } from './limits.ts';
+
+/** Allows three tries in a claim's 45 s. */
+const RENEW_EVERY_MS = 15_000;
+/** Leaves 10 s of a claim for a slow renewal. */
+export const CLAIM_TRUSTED_MS = 35_000;
+/** A confirmation this fresh is enough for an e-mail. */
+export const CLAIM_FRESH_MS = 2_000;
 
 interface ClaimTools {
   readonly clock: Clock;

@@ -2,8 +2,14 @@ import { describe, expect, test } from '@jest/globals';
 import { MongoNetworkError, MongoServerError } from 'mongodb';
 import { DeadlineError, JITTER } from '../platform/deadline.ts';
 import { NotDurableError } from '../platform/mongo.ts';
-import { classOfError, failed, type FailureClass } from './failures.ts';
-import { BACK_OFFS, BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from './limits.ts';
+import {
+  classOfError,
+  failed,
+  type FailureClass,
+  BACK_OFFS,
+  BACKED_OFF_AT_MOST_MS,
+  MAX_AMBIGUOUS,
+} from './failures.ts';
 
 const middle = (): number => 0.5;
 

@@ -6,7 +6,29 @@ import { DeadlineError, jittered } from '../platform/deadline.ts';
 import { NotDurableError } from '../platform/mongo.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { Changes } from '../submission/worker-moves.ts';
-import { AMBIGUOUS_WAITS_MS, BACKED_OFF_AT_MOST_MS, BACK_OFFS } from './limits.ts';
+
+/** A pause is this share of the total back-off, within bounds. */
+interface BackOff {
+  readonly share: number;
+  readonly firstMs: number;
+  readonly capMs: number;
+}
+/**
+ * A share of 1 doubles: 30 s, 30 s, 1 min, 2, 4, 8, 16, 32 min, 1 h 4, 2 h 8, then every 4 h.
+ * Failures that an operator corrects are retried more often.
+ */
+export const BACK_OFFS = {
+  transient: { share: 1, firstMs: 30_000, capMs: 14_400_000 },
+  ours: { share: 0.25, firstMs: 60_000, capMs: 900_000 },
+  busy: { share: 0.05, firstMs: 30_000, capMs: 3_600_000 },
+  throttled: { share: 1, firstMs: 5_000, capMs: 900_000 },
+} as const satisfies Record<string, BackOff>;
+/** docs/privacy.md promises that a record ends after three days. */
+export const BACKED_OFF_AT_MOST_MS = 3 * 86_400_000;
+/** After the first ambiguous end and the second: a short fault of the relay makes no dead letter. */
+const AMBIGUOUS_WAITS_MS = [30_000, 3_000_000] as const;
+/** E-mails that no operator ordered; an unknown result counts as one. */
+export const MAX_AMBIGUOUS = AMBIGUOUS_WAITS_MS.length + 1;
 
 /** Only `transient` counts an attempt. */
 export type FailureClass =

@@ -1,7 +1,6 @@
 import { expect, test } from '@jest/globals';
 import type { MailPlace } from '../mail/mail-gate.ts';
-import { LINE_MOST } from './limits.ts';
-import { Line, type LineOptions, type Work } from './line.ts';
+import { Line, type LineOptions, type Work, LINE_MOST } from './line.ts';
 
 const settled = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 

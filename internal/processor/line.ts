@@ -8,7 +8,13 @@
 import type { MailGate, MailPlace } from '../mail/mail-gate.ts';
 import type { Hint, Step } from '../queue/job.ts';
 import type { Holds } from './follow-holds.ts';
-import { LINE_LOW, LINE_MOST, TESTS_AT_ONCE } from './limits.ts';
+
+/** Of each step in memory; each takes about 300 bytes. */
+export const LINE_MOST = 10_000;
+/** In one process, so that they take little of the database from live work. */
+const TESTS_AT_ONCE = 4;
+/** With fewer of a step in memory, what is due is read at once. */
+const LINE_LOW = 100;
 
 export interface Work extends Hint {
   readonly partnerId: string;

@@ -9,8 +9,15 @@ import type { HandOver } from '../mail/relay-answers.ts';
 import { retryUntilDone } from '../platform/deadline.ts';
 import { attemptOf, type OpenRecord } from '../submission/submission.ts';
 import { untilSaid, type Attempt, type AttemptTools, type BegunMail } from './apply-verdict.ts';
-import { classOfHandOver, failed, type FailureClass, type Verdict } from './failures.ts';
-import { COMPLETE_RETRY, MAX_AMBIGUOUS } from './limits.ts';
+import {
+  classOfHandOver,
+  failed,
+  type FailureClass,
+  type Verdict,
+  MAX_AMBIGUOUS,
+} from './failures.ts';
+
+const COMPLETE_RETRY = { firstMs: 100, capMs: 2_000 } as const;
 
 const COMPLETED: Verdict = { kind: 'done', event: 'complete' };
 /** What a test can ask for. */

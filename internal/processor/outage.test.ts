@@ -1,7 +1,6 @@
 import { afterEach, expect, jest, test } from '@jest/globals';
 import { createLogger } from '../platform/log.ts';
-import { PROBE_DEADLINE_MS } from './limits.ts';
-import { OutageGate } from './outage.ts';
+import { OutageGate, PROBE_DEADLINE_MS } from './outage.ts';
 
 afterEach(() => void jest.useRealTimers());
 

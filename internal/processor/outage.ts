@@ -2,7 +2,9 @@
 import { backoffMs, pause, withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
-import { PROBE_BACKOFF, PROBE_DEADLINE_MS } from './limits.ts';
+
+const PROBE_BACKOFF = { firstMs: 250, capMs: 5_000 } as const;
+export const PROBE_DEADLINE_MS = 15_000;
 
 interface Pausable {
   pause(): void;

@@ -10,9 +10,14 @@ import { finish, giveBack, settle, type Attempt, type AttemptTools } from './app
 import { Claim } from './claim.ts';
 import { createAccount } from './create-account.ts';
 import { classOfError, failed, type Verdict } from './failures.ts';
-import { CRASHES_ALONE, CRASH_APART_MS, MAX_CRASHES } from './limits.ts';
 import type { Work } from './line.ts';
 import { giveUpFirstMail, mailApplicant } from './mail-applicant.ts';
+
+/** After this many dead workers, a record is a dead letter. */
+const MAX_CRASHES = 5;
+/** After this many, it is tried alone, at a random time within `CRASH_APART_MS`. */
+const CRASHES_ALONE = 2;
+const CRASH_APART_MS = 60_000;
 
 interface BothTools {
   readonly live: AttemptTools;

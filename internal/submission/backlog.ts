@@ -1,15 +1,16 @@
 /** Counts the live work that waits in the database, from indexes as small as the backlog. */
 import type { Collection, Db, Filter } from 'mongodb';
 import { later } from '../platform/clock.ts';
-import {
-  BACKLOG_BY_PARTNER,
-  BACKLOG_COUNTED,
-  BACKLOG_LOOKED_AT,
-  BACKLOG_TIMEOUT_MS,
-  BOUNCED_WINDOW_MS,
-} from './limits.ts';
+import { BACKLOG_TIMEOUT_MS } from './limits.ts';
 import { backlogStates, isOpen, openStates, type OpenState } from './states.ts';
 import { live, liveOpen, submissionCollection, type SubmissionRecord } from './submission.ts';
+
+const BOUNCED_WINDOW_MS = 86_400_000;
+const BACKLOG_COUNTED = 100_000;
+/** Counting by partner reads documents. */
+const BACKLOG_BY_PARTNER = 20_000;
+/** Read from each end of `dueAt` to find the oldest record. */
+export const BACKLOG_LOOKED_AT = 500;
 
 /** Each count stops at `BACKLOG_COUNTED`. */
 export interface Backlog {

@@ -4,17 +4,17 @@ import { later, type Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import { updateInOrder } from '../platform/mongo.ts';
 import { bounded } from '../platform/mongo-read.ts';
-import {
-  BACKLOG_TIMEOUT_MS,
-  BODY_EXPIRY_PAGE,
-  DUE_PAGE,
-  DUE_PAGES,
-  DUE_TIMEOUT_MS,
-  FIRST_SIGHT_GRACE_MS,
-} from './limits.ts';
+import { BACKLOG_TIMEOUT_MS, FIRST_SIGHT_GRACE_MS } from './limits.ts';
 import { touchOf } from './move-of.ts';
 import { openStates, type OpenState } from './states.ts';
 import { live, RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
+
+export const DUE_PAGE = 500;
+/** Each behind a full one, without the partners before. */
+const DUE_PAGES = 4;
+/** Just below the socket time-out of 10 s. */
+const DUE_TIMEOUT_MS = 9_000;
+const BODY_EXPIRY_PAGE = 500;
 
 export type DueRecord = Pick<
   SubmissionRecord,

@@ -9,12 +9,27 @@ import type { Clock } from '../platform/clock.ts';
 import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
 import { writeTogether, isDuplicateKey, type WriteReply } from '../platform/mongo.ts';
 import type { Observes, Shows } from '../platform/metric-types.ts';
-import type { GroupCommitLimits } from './limits.ts';
 import { inKeyOrder, wasSent, type CommitResult, type Entry } from './commit-entry.ts';
 import { FairQueue } from './fair-queue.ts';
 import { adoptFirst } from './idempotency.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
 import { traceInsert } from './trace-insert.ts';
+
+export const groupCommitLimits = {
+  /** One batch is committed while the next is sent. */
+  maxInFlight: 2,
+  maxBatchDocuments: 256,
+  /** Holds 60 of the largest bodies. */
+  maxBatchBytes: 4 * 1024 * 1024,
+  /** One second of work at 10,000 a second; beyond it the partner with most waiting gets a 500. */
+  maxWaitingDocuments: 10_000,
+  maxWaitingBytes: 16 * 1024 * 1024,
+  /** What has less time left waits for quicker inserts; at most a share of the time-out. */
+  timeToSend: { leastMs: 100, timesLastInsert: 1.2, mostShare: 0.75 },
+  /** At this number nothing more is sent, so that all can be withdrawn before reconcile looks. */
+  maxPendingWithdrawals: 500,
+};
+export type GroupCommitLimits = typeof groupCommitLimits;
 
 interface GroupCommitMetrics {
   readonly batchDocuments: Observes;

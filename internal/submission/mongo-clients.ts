@@ -1,6 +1,6 @@
 /** Options of ingest's MongoDB clients. */
 import type { MongoClientOptions } from 'mongodb';
-import { groupCommitLimits } from './limits.ts';
+import { groupCommitLimits } from './group-commit.ts';
 
 export function commitClient(timeoutMs: number): MongoClientOptions {
   return {

@@ -16,8 +16,10 @@ import {
   type State,
   type Touch,
 } from './states.ts';
-import { EARLY_MS } from './limits.ts';
 import { RECORD_SCHEMA, type HistoryEntry, type SubmissionRecord } from './submission.ts';
+
+/** Two processes know the database's time within this of each other. */
+const EARLY_MS = 1_000;
 
 /** What is given has not changed since, or nothing is written. */
 export type Seen = Partial<Pick<SubmissionRecord, 'state' | 'version' | 'accountId'>>;

@@ -5,8 +5,9 @@ import { ownerName } from '../partner/mode.ts';
 import { DAY_MS, later } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import { idempotencyDigest } from './idempotency.ts';
-import { KEPT_HEADER_CHARACTERS } from './limits.ts';
 import { FIRST_DUE_MS, RECORD_SCHEMA, type SubmissionRecord } from './submission.ts';
+
+const KEPT_HEADER_CHARACTERS = 256;
 
 export interface Received {
   readonly requestId: string;

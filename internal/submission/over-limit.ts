@@ -4,13 +4,13 @@ import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import type { Loop, Loops } from '../platform/loop.ts';
 import { writeTogether } from '../platform/mongo.ts';
-import {
-  OVER_LIMIT_ADDRESSES,
-  OVER_LIMIT_FAILS_AFTER_MS,
-  OVER_LIMIT_FLUSH_MS,
-  OVER_LIMIT_IDS,
-  REFUSED_WINDOW_MS,
-} from './limits.ts';
+
+/** Of a window, status and process; further addresses share one count. */
+export const OVER_LIMIT_ADDRESSES = 200;
+const OVER_LIMIT_IDS = 20;
+const REFUSED_WINDOW_MS = 60_000;
+const OVER_LIMIT_FLUSH_MS = 5_000;
+const OVER_LIMIT_FAILS_AFTER_MS = 60_000;
 
 export const RATE_LIMITED = 'rate_limited';
 

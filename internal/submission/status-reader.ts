@@ -6,9 +6,14 @@ import { withDeadline } from '../platform/deadline.ts';
 import { defined } from '../platform/defined.ts';
 import { firstIdAt } from '../platform/ids.ts';
 import { idempotencyDigest } from './idempotency.ts';
-import { ID_AND_RECEIPT_MS, LIST_LOOKED_AT, LIST_PAGE } from './limits.ts';
 import type { State } from './states.ts';
 import { live, submissionCollection, type SubmissionRecord } from './submission.ts';
+
+export const LIST_PAGE = 100;
+/** For a page of one state: at most 32 MB of bodies pass. */
+const LIST_LOOKED_AT = 500;
+/** An id is made before the head, the record is stamped after the body: 20 s, and clocks differ. */
+const ID_AND_RECEIPT_MS = 60_000;
 
 const shown = { partnerId: 1, test: 1, receivedAt: 1, state: 1, stateAt: 1, reasons: 1 } as const;
 // A failover must not roll back what a partner has read.

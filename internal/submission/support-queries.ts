@@ -5,10 +5,11 @@ import { defined } from '../platform/defined.ts';
 import { firstIdAt } from '../platform/ids.ts';
 import { bounded, pagesOf, tookTooLong } from '../platform/mongo-read.ts';
 import { idempotencyDigest } from './idempotency.ts';
-import { BODY_PAGE } from './limits.ts';
 import { rateLimitedCollection, type RateLimitedRecord } from './over-limit.ts';
 import { isOpen, type State } from './states.ts';
 import { live, liveOpen, submissionCollection, type SubmissionRecord } from './submission.ts';
+
+const BODY_PAGE = 100;
 
 export interface Search {
   /** Normalised, like `ein`. */

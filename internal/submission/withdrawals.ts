@@ -14,15 +14,19 @@ import type { Logger } from '../platform/log.ts';
 import { writeTogether, type WriteReply } from '../platform/mongo.ts';
 import { traceFields } from '../platform/tracing.ts';
 import type { Counts, Shows } from '../platform/metric-types.ts';
-import {
-  WITHDRAWAL_BATCH,
-  WITHDRAWAL_DEADLINE_MS,
-  WITHDRAWAL_MAJORITY_MS,
-  WITHDRAWAL_RETRY,
-} from './limits.ts';
 import { moveOf } from './move-of.ts';
 import { nextState } from './states.ts';
 import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
+
+/** A batch has a quarter of the size after a failure, `least` more after a success. */
+const WITHDRAWAL_BATCH = { most: 500, least: 16 } as const;
+const WITHDRAWAL_DEADLINE_MS = 5_000;
+/**
+ * An applied withdrawal keeps workers away, so the next write need not wait for the majority. Three
+ * writes apply all before reconcile looks at 15 s.
+ */
+const WITHDRAWAL_MAJORITY_MS = 1_000;
+const WITHDRAWAL_RETRY = { firstMs: 250, capMs: 2_000 } as const;
 
 export const withdrawalResults = ['withdrawn', 'adopted', 'too_late', 'abandoned'] as const;
 

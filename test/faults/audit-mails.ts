@@ -6,9 +6,9 @@ import {
   secondMails,
   type SecondMail,
 } from '../../internal/mail/ledger.ts';
-import { MAX_AMBIGUOUS } from '../../internal/processor/limits.ts';
 import { UNKNOWN_PHASE, type AuditView } from './audit.ts';
 import type { SentMail } from './facts.ts';
+import { MAX_AMBIGUOUS } from '../../internal/processor/failures.ts';
 
 /** Mails and stops are timed by different processes. */
 const CLOCK_SLACK_MS = 1_500;

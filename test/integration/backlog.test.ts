@@ -2,8 +2,7 @@
 import { beforeEach, expect, test } from '@jest/globals';
 import { watchBacklog } from '../../internal/controller/watch-backlog.ts';
 import { createLogger } from '../../internal/platform/log.ts';
-import { readBacklog } from '../../internal/submission/backlog.ts';
-import { BACKLOG_LOOKED_AT } from '../../internal/submission/limits.ts';
+import { readBacklog, BACKLOG_LOOKED_AT } from '../../internal/submission/backlog.ts';
 import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { createRegistry } from '../../internal/platform/registry.ts';

@@ -13,13 +13,13 @@ import { pastLockConflicts } from '../../internal/platform/mongo.ts';
 import type { TrailEntry } from '../../internal/audit/entry.ts';
 import { OPERATOR_AUDIT, Trail } from '../../internal/audit/trail.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
-import { BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from '../../internal/processor/limits.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { operatorWorld, spawnCli } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import { leapingClock } from '../support/leaping-clock.ts';
 import { newApplication } from '../support/world.ts';
+import { BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from '../../internal/processor/failures.ts';
 
 const { world, ingest, cli, completed, done, refused, accountOf } = await operatorWorld();
 

@@ -9,8 +9,11 @@ import { HANG_MS, eventually } from '../support/wait.ts';
 import { systemClock } from '../../internal/platform/clock.ts';
 import { createMongo } from '../../internal/platform/mongo.ts';
 import type { CommitResult } from '../../internal/submission/commit-entry.ts';
-import { GroupCommit } from '../../internal/submission/group-commit.ts';
-import { groupCommitLimits, type GroupCommitLimits } from '../../internal/submission/limits.ts';
+import {
+  GroupCommit,
+  groupCommitLimits,
+  type GroupCommitLimits,
+} from '../../internal/submission/group-commit.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 
 /** The database waits nine tenths of this for its majority; the rest is for its answer. */

@@ -2,12 +2,12 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { startService } from '../../deploy/local/processes.ts';
 import { MAX_CONNECTIONS_PER_ADDRESS, REFUSAL_BURST } from '../../internal/ingest/limits.ts';
-import { OVER_LIMIT_ADDRESSES } from '../../internal/submission/limits.ts';
 import { openCrowd } from '../support/crowd.ts';
 import { bodies, expectAnswer, head, openRaw, type RawConnection } from '../support/ingest.ts';
 import { INGEST_PATH, send, type Answer } from '../support/http.ts';
 import { eventually } from '../support/wait.ts';
 import { NO_REDIS, worldOf, type InProcess } from '../support/world.ts';
+import { OVER_LIMIT_ADDRESSES } from '../../internal/submission/over-limit.ts';
 
 /** The wait is shorter than the time-outs of bodies. */
 const AT_ONCE_MS = 4_000;

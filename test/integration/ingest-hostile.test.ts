@@ -12,11 +12,11 @@ import {
 } from '../support/ingest.ts';
 import { LIST_PATH } from '../../internal/ingest/contract.ts';
 import { MAX_PIPELINED } from '../../internal/ingest/limits.ts';
-import { LIST_PAGE } from '../../internal/submission/limits.ts';
 import { INGEST_PATH, send, type Answer } from '../support/http.ts';
 import { newRecord } from '../support/records.ts';
 import { HANG_MS, HEAL_HANG_MS, eventually } from '../support/wait.ts';
 import { worldOf } from '../support/world.ts';
+import { LIST_PAGE } from '../../internal/submission/status-reader.ts';
 
 type Slow = 'headers' | 'second' | 'drip';
 

@@ -1,7 +1,6 @@
 /** The pace of e-mails that all processors keep together, on a real Redis. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { PACE_TIMEOUT_MS } from '../../internal/mail/limits.ts';
-import { MailPace } from '../../internal/mail/mail-pace.ts';
+import { MailPace, PACE_TIMEOUT_MS } from '../../internal/mail/mail-pace.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { createRedis, type RedisClient } from '../../internal/platform/redis.ts';

@@ -1,11 +1,11 @@
 /** A missing role parks the record without a counted attempt. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { ACCOUNTS } from '../../internal/account/account.ts';
-import { BACK_OFFS } from '../../internal/processor/limits.ts';
 import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica-set.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, worldOf, type InProcess } from '../support/world.ts';
+import { BACK_OFFS } from '../../internal/processor/failures.ts';
 
 const { world } = await worldOf();
 let set: ReplicaSet;

@@ -2,8 +2,8 @@
 import { beforeEach, expect, test } from '@jest/globals';
 import type { Work } from '../../internal/processor/line.ts';
 import { Reconcile } from '../../internal/processor/reconcile.ts';
-import { DueWork } from '../../internal/submission/due-work.ts';
-import { CLAIM_MS, DUE_PAGE, FIRST_SIGHT_GRACE_MS } from '../../internal/submission/limits.ts';
+import { DueWork, DUE_PAGE } from '../../internal/submission/due-work.ts';
+import { CLAIM_MS, FIRST_SIGHT_GRACE_MS } from '../../internal/submission/limits.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { type State } from '../../internal/submission/states.ts';
 import {

@@ -13,9 +13,8 @@ import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import type { HandOver } from '../../internal/mail/relay-answers.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import type { CommitResult } from '../../internal/submission/commit-entry.ts';
-import { GroupCommit } from '../../internal/submission/group-commit.ts';
+import { GroupCommit, groupCommitLimits } from '../../internal/submission/group-commit.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
-import { groupCommitLimits } from '../../internal/submission/limits.ts';
 import { eventsOf, openStates, states, type State } from '../../internal/submission/states.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import {

@@ -1,7 +1,6 @@
 /** A simulated ingest around the service's own submit-application.ts. */
 import { submitApplication, type SubmitTools } from '../../internal/ingest/submit-application.ts';
-import { GroupCommit } from '../../internal/submission/group-commit.ts';
-import { groupCommitLimits } from '../../internal/submission/limits.ts';
+import { GroupCommit, groupCommitLimits } from '../../internal/submission/group-commit.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';
 import type { SimProcess } from './scheduler.ts';
 import { noMetrics, retention, silent, type Sent, type World } from './world.ts';

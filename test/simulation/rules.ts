@@ -9,11 +9,12 @@ import {
   moves,
   type Actor,
 } from '../../internal/submission/states.ts';
-import { CLAIM_TRUSTED_MS, MAX_AMBIGUOUS } from '../../internal/processor/limits.ts';
 import { FIRST_DUE_MS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import type { SentMail } from './relay.ts';
 import { judgeEnded } from './told.ts';
 import type { Sent, World } from './world.ts';
+import { CLAIM_TRUSTED_MS } from '../../internal/processor/claim.ts';
+import { MAX_AMBIGUOUS } from '../../internal/processor/failures.ts';
 
 /** A broken promise. */
 export class Violation extends Error {
