@@ -223,18 +223,20 @@ describe('in one process', () => {
     try {
       const ingest = await startIngest({ MONGODB_URI: database.url, ACCEPT_TIMEOUT_MS: '500' });
       const bounds = { 'partner-ingest.io/max-megabytes-per-day': '1' };
-      const key = await boundedPartner('megabytes', bounds, [ingest]);
-      const sendBig = (): Promise<Answer> =>
-        send(ingest.url, { key, body: Buffer.alloc(65_000, ' ') });
-      database.holdRequests();
-      for (const { status } of await Promise.all(Array.from({ length: 15 }, sendBig)))
-        expect(status).toBe(500);
-      database.pass();
-      await eventually('the database to be back', async () => (await sendBig()).status === 400);
-      for (let count = 1; count < 15; count += 1) expect((await sendBig()).status).toBe(400);
-      for (let count = 0; count < 3; count += 1)
-        await expectLimited(await sendBig(), '1 megabytes', 86_400, 'this partner');
-      expect((await send(ingest.url, { key, body: '{}' })).status).toBe(202);
+      await withSharedCount([ingest], async (address) => {
+        const key = await boundedPartner(`megabytes-${address}`, bounds, [ingest]);
+        const sendBig = (): Promise<Answer> =>
+          send(ingest.url, { key, body: Buffer.alloc(65_000, ' ') });
+        database.holdRequests();
+        for (const { status } of await Promise.all(Array.from({ length: 15 }, sendBig)))
+          expect(status).toBe(500);
+        database.pass();
+        await eventually('the database to be back', async () => (await sendBig()).status === 400);
+        for (let count = 1; count < 15; count += 1) expect((await sendBig()).status).toBe(400);
+        for (let count = 0; count < 3; count += 1)
+          await expectLimited(await sendBig(), '1 megabytes', 86_400, 'this partner');
+        expect((await send(ingest.url, { key, body: '{}' })).status).toBe(202);
+      });
     } finally {
       await database.close();
     }
