@@ -3,8 +3,7 @@ import { dirname, join, normalize } from 'node:path';
 import { expect, test } from '@jest/globals';
 import { parse } from 'yaml';
 import { generatedDocs } from '../tools/generate-docs.ts';
-import { programOf } from '../internal/cli/command-line.ts';
-import { commands } from '../internal/cli/commands.ts';
+import { commands, programOf } from '../internal/cli/command-line.ts';
 import { optionsAt } from '../internal/cli/options.ts';
 import { describeSettings } from '../tools/describe-settings.ts';
 import { BLOCKS, blockOf, blocksOf, type WalkedPage } from './e2e/page-blocks.ts';
@@ -94,8 +93,7 @@ function shellWords(line: string): string[] {
 }
 
 const output = { writeOut: () => {}, writeErr: () => {}, outputError: () => {} };
-const program = () =>
-  programOf(commands, { now: new Date(), output, act: () => Promise.resolve() });
+const program = () => programOf(new Date(), output, () => Promise.resolve());
 
 function filledIn(code: string): string {
   return code.replaceAll('<address>', 'jane@example.com').replaceAll(/<(\w+)>/g, '$1');

@@ -8,9 +8,8 @@ import { defined } from '../../internal/platform/defined.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import type { NameFrom, TrailEntry } from '../../internal/audit/entry.ts';
 import { Trail } from '../../internal/audit/trail.ts';
-import type { Desk, ExitCode, Output } from '../../internal/cli/command.ts';
-import { UsageError, type Values } from '../../internal/cli/options.ts';
-import { runCommand } from '../../internal/cli/run-command.ts';
+import { runCommand } from '../../internal/cli/command-line.ts';
+import { UsageError, type Desk, type ExitCode, type Output } from '../../internal/cli/command.ts';
 import { notedInWords } from '../../internal/view/trail.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
@@ -21,7 +20,7 @@ import {
   type Environment,
 } from '../../internal/platform/config.ts';
 import { retentionOf } from '../../internal/settings/retention.ts';
-import { loadConfig } from '../../internal/settings/settings.ts';
+import { loadConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import { DatabaseClock } from '../../internal/platform/database-clock.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
 import { printableJson } from '../../internal/platform/terminal.ts';
@@ -45,84 +44,86 @@ export async function runCli(
   words: readonly string[],
   terminal: Terminal = process,
 ): Promise<ExitCode> {
+  const { env, stdout } = terminal;
   const out = outputTo(terminal);
   const clock = new DatabaseClock();
-  const store = openStore(terminal.env);
-  // Times on the command line count from the database's, too.
-  const fault = store instanceof UsageError ? store : await contactFault(store, clock);
-  const mongo = store instanceof UsageError ? undefined : store.mongo;
-  const openDesk = (values: Values): Desk => {
-    if (store instanceof UsageError || fault !== undefined) throw fault;
-    const { config, db } = store;
-    const retention = retentionOf(config);
-    return {
-      submissions: new SupportQueries(db),
-      accounts: new AccountQueries(db),
-      keys: new KeyStore({ db, clock }),
-      holds: new PartnerHolds({ db, clock }),
-      moves: new OperatorMoves({ db, retention, clock }),
-      corrections: new AccountCorrections({ db, clock }),
-      trail: new Trail({
-        db,
-        clock,
-        ...operator(values.as, terminal.env),
-        copy: (entry) => copyOut(entry, out, terminal),
-        ...defined({ why: values.why }),
-      }),
-      accountRequestsKeptMs:
-        Math.min(retention.completed, retention.undeliverable, retention.closed) * DAY_MS,
-    };
-  };
+  const store = await openStore(env, clock);
   const stop = new AbortController();
   const onSignal = (): void => stop.abort();
-  const catchStop = (): AbortSignal => {
-    // A second signal ends the process.
-    for (const signal of STOP_SIGNALS) process.once(signal, onSignal);
-    return stop.signal;
-  };
   // A reader such as `head` may close the pipe early.
-  terminal.stdout.on('error', (error: NodeJS.ErrnoException) =>
+  stdout.on('error', (error: NodeJS.ErrnoException) =>
     process.exit(error.code === 'EPIPE' ? 0 : 1),
   );
   try {
     return await runCommand(words, {
       out,
       clock,
-      keysNamespace: readTerminalEnvironment(terminal.env).keysNamespace,
-      openDesk,
-      catchStop,
-      storeFault: (error) => mongoReason(mongo, error),
+      keysNamespace: readTerminalEnvironment(env).keysNamespace,
+      openDesk: (values) => {
+        if ('fault' in store) throw store.fault;
+        return deskOf(store, clock, {
+          ...operator(values.as, env),
+          ...defined({ why: values.why }),
+          copy: (entry) => copyOut(entry, out, terminal),
+        });
+      },
+      catchStop: () => {
+        // A second signal ends the process.
+        for (const signal of STOP_SIGNALS) process.once(signal, onSignal);
+        return stop.signal;
+      },
+      storeFault: (error) => mongoReason(store.mongo, error),
     });
   } finally {
     for (const signal of STOP_SIGNALS) process.off(signal, onSignal);
-    await withDeadline(mongo?.close() ?? Promise.resolve(), CLOSE_DEADLINE_MS, 'closing').catch(
-      () => {},
-    );
+    const closing = store.mongo?.close() ?? Promise.resolve();
+    await withDeadline(closing, CLOSE_DEADLINE_MS, 'closing').catch(() => {});
   }
 }
 
-function openStore(environment: Environment) {
+interface Store {
+  readonly mongo: MongoClient;
+  readonly config: ConfigOf<'cli'>;
+  readonly db: Db;
+}
+
+/** A fault counts once a command needs the store. */
+async function openStore(
+  environment: Environment,
+  clock: DatabaseClock,
+): Promise<Store | { readonly mongo: MongoClient | undefined; readonly fault: unknown }> {
+  let mongo: MongoClient | undefined;
   try {
     const config = loadConfig('cli', environment);
-    const mongo = createMongo(config.MONGODB_URI, 'partner-ingest cli');
-    return { config, mongo, db: mongo.db(config.MONGODB_DATABASE) };
+    mongo = createMongo(config.MONGODB_URI, 'partner-ingest cli');
+    const db = mongo.db(config.MONGODB_DATABASE);
+    await connectMongo(mongo, CONNECT_WITHIN_MS);
+    // Times on the command line count from the database's, too.
+    await clock.measure(db);
+    return { mongo, config, db };
   } catch (error) {
-    if (error instanceof ConfigError) return new UsageError(error.faults.join('; '));
-    throw error;
+    const isUsage = error instanceof ConfigError;
+    return { mongo, fault: isUsage ? new UsageError(error.faults.join('; ')) : error };
   }
 }
 
-async function contactFault(
-  { mongo, db }: { readonly mongo: MongoClient; readonly db: Db },
+function deskOf(
+  { config, db }: Store,
   clock: DatabaseClock,
-): Promise<unknown> {
-  try {
-    await connectMongo(mongo, CONNECT_WITHIN_MS);
-    await clock.measure(db);
-    return undefined;
-  } catch (error) {
-    return error;
-  }
+  trail: Omit<ConstructorParameters<typeof Trail>[0], 'db' | 'clock'>,
+): Desk {
+  const retention = retentionOf(config);
+  const { completed, undeliverable, closed } = retention;
+  return {
+    submissions: new SupportQueries(db),
+    accounts: new AccountQueries(db),
+    keys: new KeyStore({ db, clock }),
+    holds: new PartnerHolds({ db, clock }),
+    moves: new OperatorMoves({ db, retention, clock }),
+    corrections: new AccountCorrections({ db, clock }),
+    trail: new Trail({ db, clock, ...trail }),
+    accountRequestsKeptMs: Math.min(completed, undeliverable, closed) * DAY_MS,
+  };
 }
 
 function operator(

@@ -9,11 +9,7 @@ import { forPrograms } from './lists.ts';
 export const audit: Command = {
   name: 'audit',
   positionals: [],
-  about: 'check that every accepted request is in exactly one place; list what is stuck',
-  details:
-    'Reads all requests and accounts, a page at a time, while the service runs; what seems wrong is looked at twice. Exit code 1 when there is a problem; notices alone are 0.',
   options: ['since'],
-  examples: ['audit', 'audit --since 24h', 'audit --json'],
   run: runAudit,
 };
 

@@ -1,77 +1,107 @@
-/** Turns a command line into a command and its checked values, with commander and zod. */
+/** Runs one command line with commander; every error is one line. */
+import { readFileSync } from 'node:fs';
 import { styleText } from 'node:util';
 import {
   Argument,
   Command as Commander,
+  CommanderError,
   InvalidArgumentError,
   Option,
   type OutputConfiguration,
 } from 'commander';
+import { MongoError } from 'mongodb';
+import { parse } from 'yaml';
 import type { z } from 'zod';
-import type { Command } from './command.ts';
-import { optionsAt, UsageError, type OptionName, type Values } from './options.ts';
+import { isContactFailure } from '../platform/contact-failure.ts';
+import { DeadlineError } from '../platform/deadline.ts';
+import { NotDurableError } from '../platform/mongo.ts';
+import { tookTooLong } from '../platform/mongo-read.ts';
+import { printable } from '../platform/terminal.ts';
+import { correctEmail, release } from './account.ts';
+import { audit } from './audit.ts';
+import {
+  CommandError,
+  EXIT,
+  UsageError,
+  type Call,
+  type Command,
+  type Desk,
+  type ExitCode,
+  type Output,
+} from './command.ts';
+import { erase } from './erase.ts';
+import { exportRequests, find, keysList, partnerHolds, partnerList } from './lists.ts';
+import { bounce, close, reopen, resend, retry } from './moves.ts';
+import { optionsAt, type OptionName, type Values } from './options.ts';
+import { keysNew, keysRevoke, partnerFlags } from './partner.ts';
+import { show } from './show.ts';
 
-export const PROGRAM = 'partner-ingest';
+const PROGRAM = 'partner-ingest';
 
-const MORE = `
-Personal data is masked unless --reveal. What cannot be undone, mails an applicant again or concerns
-many only lists what would happen unless --yes. Times are UTC, in and out.
+/** In the order of the help. */
+export const commands: readonly Command[] = [
+  show,
+  find,
+  retry,
+  resend,
+  close,
+  reopen,
+  correctEmail,
+  release,
+  bounce,
+  exportRequests,
+  audit,
+  erase,
+  partnerList,
+  ...partnerFlags,
+  partnerHolds,
+  keysNew,
+  keysList,
+  keysRevoke,
+];
 
-Exit codes:
-  0    done; found; nothing wrong
-  1    not found, not possible in its state, something left to do, or "audit" found problems
-  2    the command line or the configuration is wrong
-  3    MongoDB is away, answers with an error, or took too long
-  75   not now: the bounce of a mail whose request is not completed yet
-  130  stopped by Ctrl-C or SIGTERM; it says how to go on
-  70   a fault of this program
-
-Needs MONGODB_URI (or MONGODB_URI_FILE), as the service does: run it in one of its pods, e.g.
-  kubectl exec deploy/partner-ingest-processor -- node dist/cmd/cli/main.js audit`;
-
-interface Given {
-  readonly command: Command;
-  readonly positionals: readonly string[];
-  readonly values: Values;
+interface Help {
+  readonly about: string;
+  readonly details: string;
+  readonly examples: readonly string[];
 }
 
+export const help = parse(readFileSync(new URL('help.yaml', import.meta.url), 'utf8')) as Readonly<
+  Record<string, Help>
+>;
+
+type Act = (command: Command, given: Pick<Call, 'positionals' | 'values'>) => Promise<void>;
+
 /** Each mistake and each help text ends in a `CommanderError` after `output` has it. */
-export function programOf(
-  commands: readonly Command[],
-  options: {
-    readonly now: Date;
-    readonly output: OutputConfiguration;
-    readonly act: (given: Given) => Promise<void>;
-  },
-): Commander {
+export function programOf(now: Date, output: OutputConfiguration, act: Act): Commander {
+  const { about, details } = help[PROGRAM]!;
   const program = new Commander(PROGRAM)
-    .description('What became of a request, and what an operator can do about it.')
-    .configureOutput(options.output)
+    .description(about)
+    .configureOutput(output)
     .configureHelp({ styleTitle: (title) => styleText('bold', title) })
-    .addHelpText('after', MORE)
+    .addHelpText('after', `\n${details.trimEnd()}`)
     .exitOverride();
   const groups = new Map<string, Commander>();
   for (const command of commands) {
     const [first = '', second] = command.name.split(' ');
     const parent = second === undefined ? program : (groups.get(first) ?? program.command(first));
     if (second !== undefined) groups.set(first, parent);
-    define(parent.command(second ?? first), command, options);
+    define(parent.command(second ?? first), command, now, act);
   }
   for (const [name, group] of groups)
     group.description(`${name}: ${group.commands.map((one) => one.name()).join(', ')}`);
   return program;
 }
 
-function define(
-  commander: Commander,
-  command: Command,
-  { now, act }: { readonly now: Date; readonly act: (given: Given) => Promise<void> },
-): void {
-  const { name, about, details, examples } = command;
+function define(commander: Commander, command: Command, now: Date, act: Act): void {
+  const { about, details, examples } = help[command.name]!;
   commander
     .summary(about)
     .description(`${about.charAt(0).toUpperCase()}${about.slice(1)}. ${details}`)
-    .addHelpText('after', ['', 'Examples:', ...examples.map(exampleLine)].join('\n'));
+    .addHelpText(
+      'after',
+      ['', 'Examples:', ...examples.map((one) => `  ${PROGRAM} ${one}`)].join('\n'),
+    );
   for (const { syntax, about: what, schema } of command.positionals)
     commander.addArgument(new Argument(syntax, what).argParser(checked(schema)));
   const all = optionsAt(now);
@@ -81,20 +111,11 @@ function define(
     commander.addOption('schema' in option ? made.argParser(checked(option.schema)) : made);
   }
   commander.action(async () => {
-    const given = commander.opts<Partial<Values>>();
-    const values: Values = { ...given, ...switchesOf(given) };
-    checkTogether(name, values);
+    const values = commander.opts<Values>();
+    checkTogether(command.name, values);
     const positionals = commander.processedArgs.filter((one): one is string => one !== undefined);
-    await act({ command, positionals, values });
+    await act(command, { positionals, values });
   });
-}
-
-function switchesOf({ json = false, reveal = false, yes = false }: Partial<Values>) {
-  return { json, reveal, yes };
-}
-
-function exampleLine(example: string): string {
-  return `  ${PROGRAM} ${example}`;
 }
 
 function checked(schema: z.ZodType): (value: string, previous: unknown) => unknown {
@@ -113,4 +134,78 @@ function checkTogether(name: string, { idempotencyKey, partner, since, until }: 
     );
   if (since !== undefined && until !== undefined && since >= until)
     throw new UsageError(`${name}: --since must be before --until`);
+}
+
+export interface Surroundings extends Pick<Call, 'out' | 'clock' | 'keysNamespace'> {
+  readonly openDesk: (values: Values) => Desk;
+  /** Without this call, a signal ends the process. */
+  readonly catchStop: () => AbortSignal;
+  /** Contains no user or password. */
+  readonly storeFault: (error: unknown) => string;
+}
+
+export async function runCommand(
+  words: readonly string[],
+  surroundings: Surroundings,
+): Promise<ExitCode> {
+  const { out, clock, openDesk, catchStop } = surroundings;
+  let code: ExitCode = EXIT.usage;
+  const output = {
+    writeOut: (text: string) => out.line(text.trimEnd()),
+    writeErr: (text: string) => out.note(text.trimEnd()),
+    outputError: (text: string) => complain(text.replace(/^error: /, ''), out),
+  };
+  const program = programOf(clock.now(), output, async (command, given) => {
+    let desk: Desk | undefined;
+    let stop: AbortSignal | undefined;
+    code = await command.run({
+      ...surroundings,
+      ...given,
+      get stop() {
+        return (stop ??= catchStop());
+      },
+      get desk() {
+        return (desk ??= openDesk(given.values));
+      },
+    });
+  });
+  try {
+    await program.parseAsync(words, { from: 'user' });
+    return code;
+  } catch (error) {
+    return explain(error, surroundings);
+  }
+}
+
+function complain(text: string, out: Output): void {
+  out.note(printable(`${PROGRAM}: ${text.trim().replaceAll('\n', ' ')}`));
+}
+
+/** Omits a driver's message, which can quote documents and addresses. */
+function explain(error: unknown, { out, storeFault }: Surroundings): ExitCode {
+  // Commander has printed it.
+  if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
+  const say = (text: string, code: ExitCode): ExitCode => {
+    complain(text, out);
+    return code;
+  };
+  if (error instanceof CommandError) return say(error.message, error.code);
+  if (error instanceof DeadlineError || error instanceof NotDurableError) {
+    return say(
+      'MongoDB took too long; what was begun may be done: give the command again',
+      EXIT.storeAway,
+    );
+  }
+  // The system, not the driver, reports a failed look-up of a "mongodb+srv" name.
+  if (!(error instanceof MongoError) && !isContactFailure(error)) {
+    const name = error instanceof Error ? `${error.name}: ${error.message}` : 'unknown error';
+    return say(`a fault of this program (${name})`, EXIT.fault);
+  }
+  if (tookTooLong(error) || (error instanceof Error && error.name === 'MongoNetworkTimeoutError')) {
+    return say(
+      'MongoDB took too long to answer: narrow the search with --since or --partner',
+      EXIT.storeAway,
+    );
+  }
+  return say(storeFault(error), EXIT.storeAway);
 }

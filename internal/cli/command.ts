@@ -32,6 +32,13 @@ export class CommandError extends Error {
   }
 }
 
+/** The command line is wrong. */
+export class UsageError extends CommandError {
+  constructor(message: string) {
+    super(message, EXIT.usage);
+  }
+}
+
 /** Throws `CommandError` for what is missing. */
 export function foundOr(found: FoundSubmission | Missing): FoundSubmission {
   if ('missing' in found) throw new CommandError(found.missing);
@@ -43,8 +50,8 @@ export async function submissionById(id: string, desk: Desk, now: Date): Promise
 }
 
 export interface Desk extends Reads {
-  readonly keys: Pick<KeyStore, 'list' | 'revoke' | 'disabled'>;
-  readonly holds: Pick<PartnerHolds, 'set' | 'clear' | 'list' | 'isSet'>;
+  readonly keys: KeyStore;
+  readonly holds: PartnerHolds;
   readonly moves: OperatorMoves;
   readonly corrections: AccountCorrections;
   readonly trail: Trail;
@@ -72,13 +79,10 @@ export interface Call {
   readonly desk: Desk;
 }
 
+/** Its help stands in help.yaml under its name. */
 export interface Command {
   readonly name: string;
   readonly positionals: readonly Positional[];
-  readonly about: string;
-  /** Follows `about` in the command's own help. */
-  readonly details: string;
   readonly options: readonly OptionName[];
-  readonly examples: readonly string[];
   run(call: Call): Promise<ExitCode>;
 }

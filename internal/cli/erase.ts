@@ -1,152 +1,73 @@
 /** `erase`: removes one applicant's personal data from records, raw bodies and accounts. */
-import { defined } from '../platform/defined.ts';
-import { printable, table } from '../platform/terminal.ts';
+import type { Account } from '../account/account.ts';
 import { isEmailAddress } from '../application/email-address.ts';
 import type { Person } from '../application/find-person.ts';
-import { claimEnd } from '../view/plans.ts';
-import { isOpen } from '../submission/states.ts';
-import type { Account } from '../account/account.ts';
-import type { PersonalRecord } from '../submission/support-queries.ts';
-import {
-  CommandError,
-  EXIT,
-  submissionById,
-  type Call,
-  type Command,
-  type ExitCode,
-} from './command.ts';
-import { UsageError, maybeRequestId } from './options.ts';
-import { ALIKE_LISTED, CHANGES_LISTED, REOPEN_TRIES } from './limits.ts';
-import { alikeOf, otherHalf, type Alike } from './left-after-erasure.ts';
 import { normalizeEmail } from '../application/identity.ts';
-import { applicantOf, isAccountOf, relationOf } from './match-person.ts';
-import { assertNamed } from './order.ts';
-import { Progress } from './progress.ts';
+import { defined } from '../platform/defined.ts';
+import { isOpen } from '../submission/states.ts';
+import type { PersonalRecord } from '../submission/support-queries.ts';
+import { claimEnd } from '../view/plans.ts';
+import { CommandError, submissionById, type Call, UsageError } from './command.ts';
+import { ALIKE_LISTED, ERASE_TRIES } from './limits.ts';
+import { applicantOf, isSame, relationOf, type Relation } from './match-person.ts';
+import { maybeRequestId } from './options.ts';
+import { commandOf, type OrderPlan, type Outcome, type Tally } from './order.ts';
 
-export const erase: Command = {
+export const erase = commandOf<Found>({
   name: 'erase',
   positionals: [maybeRequestId],
-  about: 'remove everything personal about one applicant, on their request',
-  details:
-    'By address, by EIN, or by a request (which stands for its address, and goes last). What is known by its fields goes first; then every kept body is read, which takes a while and says how far it is. Ctrl-C stops it between two pages; after any interruption the same command may be given again. Requests keep id, states and times; their bodies, digests and applicants go, the account with its mail ledger is deleted. Without --yes it lists what it would erase. See docs/privacy.md for what it does not find: what is compressed or encoded inside a body, backups, sent mails.',
-  options: ['email', 'ein', 'yes', 'as', 'why'],
-  examples: [
-    'erase --email jane@example.com',
-    'erase --email jane@example.com --yes --as jane --why "request of 2026-11-20"',
-    'erase req_01m7yefdj3fantjpk5mzvj8mwh --yes',
-  ],
-  run: eraseApplicant,
-};
+  options: ['email', 'ein', 'yes'],
+  final: true,
+  order: async (call) => {
+    const work: Work = {
+      call,
+      ...(await subjectOf(call)),
+      looked: new Set(),
+      gone: new Set(),
+      others: new Set(),
+      isLeft: false,
+    };
+    const { desk, values } = call;
+    const about = defined({ requestId: work.named });
+    // The list shows where a person is found.
+    if (!values.yes) await desk.trail.revealed({ action: 'erase without --yes', ...about });
+    return {
+      pages: everything(work),
+      size: 1,
+      acts: values.yes === true,
+      about,
+      plan: (found) => planOf(found, work),
+      act: async ([found]) => ((await eraseFound(found!, call)) ? 1 : 0),
+      many: {
+        total: await desk.submissions.about(),
+        row: (found, plan, outcome) => rowOf(found, plan, outcome, work),
+      },
+      report: (tally) => reportOf(tally, work),
+    };
+  },
+});
 
 interface Found {
-  readonly what: string;
+  readonly what: 'request' | 'account';
   readonly id: string;
+  readonly requestId: string;
   readonly state: string;
-  readonly result: string;
+  readonly relation: Relation;
+  /** Whose it is, if it is the person's. */
+  readonly owner: Person;
+  readonly record?: PersonalRecord;
 }
-
-/** Everything else is left, and the command says so. */
-const DONE = ['erased', 'would be erased', 'body erased', 'body would be erased'];
 
 interface Work {
   readonly call: Call;
   readonly person: Person;
   /** The request that named the person. */
   readonly named: string | undefined;
-  readonly tally: Tally;
-}
-
-class Tally {
-  readonly listed: Found[] = [];
-  readonly looked = new Set<string>();
-  readonly gone = new Set<string>();
-  count = 0;
-  done = 0;
-  left = false;
+  readonly looked: Set<string>;
+  readonly gone: Set<string>;
   /** EINs found by address, or addresses found by EIN. */
-  readonly others = new Set<string>();
-  stopped = false;
-
-  note(entry: Found): void {
-    this.count += 1;
-    this.looked.add(entry.id);
-    if (this.listed.length < CHANGES_LISTED) this.listed.push(entry);
-    if (!DONE.includes(entry.result)) {
-      this.left = true;
-      return;
-    }
-    this.done += 1;
-    if (!entry.result.startsWith('body')) this.gone.add(entry.id);
-  }
-}
-
-async function eraseApplicant(call: Call): Promise<ExitCode> {
-  const { values } = call;
-  const tally = new Tally();
-  const work: Work = { call, tally, ...(await subjectOf(call)) };
-  const { desk } = call;
-  const all = async (): Promise<number> => {
-    await eraseKnown(work);
-    await walkBodies(work);
-    await eraseNamed(work);
-    return tally.count;
-  };
-  const about = defined({ requestId: work.named });
-  try {
-    if (values.yes) await desk.trail.record({ action: 'erase', ...about }, all);
-    else {
-      // The list shows where a person is found.
-      await desk.trail.revealed({ action: 'erase without --yes', ...about });
-      await all();
-    }
-  } catch (error) {
-    tally.stopped = true;
-    if (tally.count > 0) report(work, undefined);
-    throw error;
-  }
-  report(work, await alikeOf(work, desk, tally));
-  if (tally.stopped) return EXIT.stopped;
-  return tally.count === 0 || tally.left ? EXIT.found : EXIT.ok;
-}
-
-function report({ call, tally }: Work, alike: Alike | undefined): void {
-  const { out, values } = call;
-  const { count, listed, stopped } = tally;
-  if (values.json) {
-    out.json({
-      dry_run: !values.yes,
-      count,
-      listed,
-      ...(alike === undefined ? {} : { [`${alike.same}_elsewhere`]: alike.requestIds }),
-      ...(stopped ? { stopped } : {}),
-    });
-  } else {
-    const rows = listed.map(({ what, id, state, result }) =>
-      [what, id, state, result].map(printable),
-    );
-    if (rows.length > 0) out.line(table(rows, ''));
-    if (count > listed.length) out.line(`… and ${count - listed.length} more`);
-    if (count === 0) out.line('nothing holds this applicant');
-    else if (!values.yes)
-      out.line(`${count} found; nothing was changed; add --yes to erase. This cannot be undone.`);
-    else
-      out.line(
-        `${tally.done} done; backups still hold them until they are past their own retention (docs/privacy.md)`,
-      );
-  }
-  if (tally.left) {
-    out.note(
-      'some changed meanwhile or are being worked on: run it again in a minute; retry or close dead letters first',
-    );
-  }
-  const { same, requestIds = [] } = alike ?? {};
-  if (requestIds.length > 0) {
-    out.note(
-      `not erased, but of the same ${same === 'ein' ? 'EIN' : 'e-mail address'}: ${requestIds.join(', ')}${requestIds.length < ALIKE_LISTED ? '' : ', and perhaps more'}: ` +
-        `if they are the same person, erase them by --${same} or by their ids`,
-    );
-  }
-  if (stopped) out.note('stopped: what was done stays done; give the same command again');
+  readonly others: Set<string>;
+  isLeft: boolean;
 }
 
 async function subjectOf(call: Call): Promise<Pick<Work, 'person' | 'named'>> {
@@ -155,7 +76,6 @@ async function subjectOf(call: Call): Promise<Pick<Work, 'person' | 'named'>> {
   if ([id, email, ein].filter((given) => given !== undefined).length !== 1) {
     throw new UsageError('erase: give one of REQUEST_ID, --email or --ein');
   }
-  if (call.values.yes) assertNamed(call, 'erase');
   if (id === undefined) return { person: defined({ email, ein }), named: undefined };
   const record = await submissionById(id, call.desk, call.clock.now());
   const account = await call.desk.accounts.find('requestId', record._id);
@@ -168,120 +88,154 @@ async function subjectOf(call: Call): Promise<Pick<Work, 'person' | 'named'>> {
   return { person, named: record._id };
 }
 
-/** Erases what the indexes find. */
-async function eraseKnown(work: Work): Promise<void> {
-  const { person, named, tally } = work;
-  const { submissions, accounts } = work.call.desk;
+/** What the indexes find, then what stands in kept bodies, and the named request last. */
+async function* everything(work: Work): AsyncGenerator<Found[]> {
+  const { person, named, looked, call } = work;
+  const { submissions, accounts } = call.desk;
+  const others = (page: readonly PersonalRecord[]) => page.filter(({ _id }) => _id !== named);
   for await (const page of submissions.ofApplicant(person))
-    await eraseOwn(
-      page.filter(({ _id }) => _id !== named),
-      work,
-    );
-  const found = [...(await accounts.ofPerson(person, new Set())), ...(await accounts.released())];
-  for (const account of found) {
-    const { requestId } = account;
-    if (!isAccountOf(person, account) || requestId === named || tally.looked.has(requestId))
-      continue;
+    yield* withAccounts(others(page), 'applicant', work);
+  const known = [...(await accounts.ofPerson(person, new Set())), ...(await accounts.released())];
+  for (const found of known.map(accountFound)) {
+    const { requestId, owner } = found;
+    if (!isSame(person, owner) || requestId === named || looked.has(requestId)) continue;
     const record = await submissions.byId(requestId);
-    if (record === undefined) await eraseAccounts([account], work);
-    else await eraseOwn([record], work);
+    if (record === undefined) yield [found];
+    else yield* withAccounts([record], 'applicant', work);
   }
-}
-
-/** The named request comes last, because without it a repeat could not find the rest. */
-async function eraseNamed(work: Work): Promise<void> {
-  const { named, tally, call } = work;
-  const { desk, values } = call;
-  if (named === undefined || tally.stopped) return;
-  const record = await desk.submissions.byId(named);
-  if (values.yes && tally.left) {
-    const state = record?.state ?? 'past retention';
-    tally.note({ what: 'request', id: named, state, result: 'comes last' });
-  } else if (record !== undefined) await eraseOwn([record], work);
+  // A person may appear in a body whose fields are unknown.
+  for await (const page of submissions.personalPages())
+    yield* withAccounts(others(page), undefined, work);
+  // Without the named request a repeat could not find the rest.
+  if (named === undefined) return;
+  const record = await submissions.byId(named);
+  if (record !== undefined) yield* withAccounts([record], 'applicant', work);
   // The record may have expired while its account remains.
-  else await eraseAccounts(await desk.accounts.ofPerson({}, new Set([named])), work);
+  else yield (await accounts.ofPerson({}, new Set([named]))).map(accountFound);
 }
 
-/** Reads every kept body, because a person may appear in one whose fields are unknown. */
-async function walkBodies(work: Work): Promise<void> {
-  const { person, named, tally } = work;
-  const { desk, out, clock, stop } = work.call;
-  const progress = new Progress(out, clock, await desk.submissions.about());
-  for await (const page of desk.submissions.personalPages()) {
-    const own: PersonalRecord[] = [];
-    for (const record of page.filter(({ _id }) => !tally.looked.has(_id) && _id !== named)) {
-      const relation = relationOf(person, record);
-      if (relation === 'applicant') own.push(record);
-      if (relation === 'mentioned') tally.note(await eraseBody(record, work.call));
-    }
-    await eraseOwn(own, work);
-    progress.add(page.length);
-    if (stop.aborted) {
-      tally.stopped = true;
-      return;
-    }
-  }
+function accountFound(account: Account): Found {
+  const { _id: id, requestId, releasedAt } = account;
+  const { email, ein } = account.released ?? account;
+  const state = releasedAt === undefined ? 'in use' : 'released';
+  const owner = { email: normalizeEmail(email), ein };
+  return { what: 'account', id, requestId, state, relation: 'applicant', owner };
 }
 
 /** An account goes after its request, and stays while a worker may create it again. */
-async function eraseOwn(records: readonly PersonalRecord[], work: Work): Promise<void> {
-  const { tally, person, named, call } = work;
-  const found = records.filter(({ _id }) => !tally.looked.has(_id));
-  for (const record of found) {
-    tally.others.add(otherHalf(person, applicantOf(record)));
-    tally.note(await eraseRecord(record, call));
-  }
-  const ids = new Set(found.map(({ _id }) => _id).filter((id) => tally.gone.has(id)));
+async function* withAccounts(
+  records: readonly PersonalRecord[],
+  known: Relation | undefined,
+  { person, named, gone, call }: Work,
+): AsyncGenerator<Found[]> {
+  yield records.map((record) => {
+    const { _id: id, state } = record;
+    const relation = known ?? relationOf(person, record);
+    const owner = relation === 'applicant' ? applicantOf(record) : {};
+    return { what: 'request', id, requestId: id, state, relation, owner, record };
+  });
+  const ids = new Set(records.flatMap(({ _id }) => (gone.has(_id) ? [_id] : [])));
   if (ids.size === 0) return;
-  const accounts = await call.desk.accounts.ofPerson({}, ids);
-  await eraseAccounts(
-    accounts.filter((account) => isAccountOf(person, account) || account.requestId === named),
-    work,
-  );
+  const accounts = (await call.desk.accounts.ofPerson({}, ids)).map(accountFound);
+  yield accounts.filter(({ owner, requestId }) => isSame(person, owner) || requestId === named);
 }
 
-/** Others may move the request between read and write, so it is read again a few times. */
-async function eraseRecord(
-  record: PersonalRecord,
-  call: Call,
-  triesLeft = REOPEN_TRIES,
-): Promise<Found> {
-  const { desk, values, clock } = call;
-  const entry = { what: 'request', id: record._id, state: record.state };
-  if (!values.yes) return { ...entry, result: 'would be erased' };
-  // The worker may be creating the account, with all that is to be erased.
-  if (claimEnd(record, clock.now()) !== undefined) return { ...entry, result: 'being worked on' };
-  if (await desk.moves.move('erase', { seen: record }, `operator erase by ${desk.trail.by}`))
-    return { ...entry, result: 'erased' };
-  const now = triesLeft > 1 ? await desk.submissions.byId(record._id) : undefined;
-  return now === undefined
-    ? { ...entry, result: 'changed' }
-    : eraseRecord(now, call, triesLeft - 1);
-}
-
-/** Another applicant's request still needs its body, even as a dead letter. */
-async function eraseBody(record: PersonalRecord, { desk, values }: Call): Promise<Found> {
-  const { _id: id, state } = record;
-  const entry = { what: 'request', id, state };
-  if (isOpen(state) || state === 'dead_lettered') return { ...entry, result: 'still open' };
-  if (!values.yes) return { ...entry, result: 'body would be erased' };
-  const done = await desk.moves.eraseBody(record);
-  return { ...entry, result: done ? 'body erased' : 'changed' };
-}
-
-async function eraseAccounts(accounts: readonly Account[], work: Work): Promise<void> {
-  const { tally, person } = work;
-  const { desk, values } = work.call;
-  for (const account of accounts) {
-    if (tally.looked.has(account._id)) continue;
-    const { email, ein } = account.released ?? account;
-    tally.others.add(otherHalf(person, { email: normalizeEmail(email), ein }));
-    if (values.yes) await desk.corrections.erase(account._id);
-    tally.note({
-      what: 'account',
-      id: account._id,
-      state: account.releasedAt === undefined ? 'in use' : 'released',
-      result: values.yes ? 'erased' : 'would be erased',
-    });
+function planOf(found: Found, { call, named, looked, isLeft }: Work): OrderPlan | undefined {
+  const { id, requestId, relation, record } = found;
+  const { yes } = call.values;
+  if (relation === 'none' || looked.has(id)) return undefined;
+  if (yes && isLeft && requestId === named) return { whyNot: 'comes last' };
+  if (relation === 'mentioned') {
+    // Another applicant's request still needs its body, even as a dead letter.
+    const needsBody = isOpen(record!.state) || record!.state === 'dead_lettered';
+    return needsBody ? { whyNot: 'still open' } : { to: 'body erased' };
   }
+  // The worker may be creating the account, with all that is to be erased.
+  const isClaimed = record !== undefined && claimEnd(record, call.clock.now()) !== undefined;
+  return yes && isClaimed ? { whyNot: 'being worked on' } : { to: 'erased' };
+}
+
+async function eraseFound(
+  { id, record, relation }: Found,
+  { desk, clock }: Call,
+): Promise<boolean> {
+  if (record === undefined) {
+    await desk.corrections.erase(id);
+    return true;
+  }
+  if (relation === 'mentioned') return desk.moves.eraseBody(record);
+  let seen = record;
+  // Others may move the request between read and write, so it is read again a few times.
+  for (let tries = 1; ; tries += 1) {
+    if (await desk.moves.move('erase', { seen }, `operator erase by ${desk.trail.by}`)) return true;
+    const now = tries < ERASE_TRIES ? await desk.submissions.byId(id) : undefined;
+    if (now === undefined || claimEnd(now, clock.now()) !== undefined) return false;
+    seen = now;
+  }
+}
+
+function rowOf(found: Found, plan: OrderPlan, outcome: Outcome, work: Work) {
+  const { what, id, state, owner } = found;
+  const { to = '', whyNot = '' } = plan;
+  work.looked.add(id);
+  work.others.add(otherHalf(work.person, owner));
+  if (outcome === 'left' || outcome === 'unsure') work.isLeft = true;
+  else if (to === 'erased') work.gone.add(id);
+  const result = {
+    possible: to.replace('erased', 'would be erased'),
+    done: to,
+    unsure: 'changed',
+    left: whyNot,
+  }[outcome];
+  return { json: { what, id, state, result }, cells: [what, id, state, result] };
+}
+
+async function reportOf({ rows, looked, done, isStopped }: Tally<Found>, work: Work) {
+  const { isLeft, call } = work;
+  const { yes = false } = call.values;
+  const { same, requestIds } = isStopped ? { same: '', requestIds: [] } : await alikeOf(work);
+  const more = requestIds.length < ALIKE_LISTED ? '' : ', and perhaps more';
+  const backups =
+    'backups still hold them until they are past their own retention (docs/privacy.md)';
+  const line = yes
+    ? `${done} done; ${backups}`
+    : `${looked} found; nothing was changed; add --yes to erase. This cannot be undone.`;
+  return {
+    json: {
+      dry_run: !yes,
+      count: looked,
+      listed: rows.map(({ json }) => json),
+      ...(isStopped ? {} : { [`${same}_elsewhere`]: requestIds }),
+    },
+    line: looked === 0 ? 'nothing holds this applicant' : line,
+    notes: [
+      isLeft &&
+        'some changed meanwhile or are being worked on: run it again in a minute; retry or close dead letters first',
+      requestIds.length > 0 &&
+        `not erased, but of the same ${same === 'ein' ? 'EIN' : 'e-mail address'}: ${requestIds.join(', ')}${more}: if they are the same person, erase them by --${same} or by their ids`,
+    ],
+    isLeft,
+  };
+}
+
+/** The EIN after a search by address, otherwise the address; empty if invalid. */
+function otherHalf(person: Person, { email = '', ein = '' }: Person): string {
+  if (person.ein !== undefined) return isEmailAddress(email) ? email : '';
+  return /^[0-9]{9}$/.test(ein) ? ein : '';
+}
+
+/** Requests that are left although they may be the same person's: of the same EIN or address. */
+async function alikeOf({ person, named, others, gone, call }: Work) {
+  const { submissions, accounts } = call.desk;
+  const same = person.ein === undefined ? 'ein' : 'email';
+  const found = new Set<string>();
+  others.delete('');
+  for (const half of others) {
+    for await (const page of submissions.ofApplicant({ [same]: half }))
+      for (const { _id } of page) if (!gone.has(_id) && _id !== named) found.add(_id);
+    for (const { _id, requestId } of await accounts.ofPerson({ [same]: half }, new Set()))
+      if (!gone.has(_id) && requestId !== named) found.add(requestId);
+    if (found.size >= ALIKE_LISTED) break;
+  }
+  return { same, requestIds: [...found].slice(0, ALIKE_LISTED) };
 }

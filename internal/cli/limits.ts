@@ -17,4 +17,4 @@ export const PROGRESS_EVERY_MS = 2_000;
 
 export const WHO_MAX = 100;
 /** Others may move the request at the same time. */
-export const REOPEN_TRIES = 5;
+export const ERASE_TRIES = 5;

@@ -1,4 +1,4 @@
-/** `partner list`, `partner holds` and `keys list`: tables for people, rows for programs. */
+/** `find`, `export` and the lists of partners and keys: tables for people, rows for programs. */
 import { styleText } from 'node:util';
 import { printable, table } from '../platform/terminal.ts';
 import { OPEN_COUNTED } from '../view/limits.ts';
@@ -9,12 +9,15 @@ import {
   partnersView,
   switchedOffBy,
 } from '../view/partners.ts';
-import type { FoundRow } from '../view/search.ts';
+import { recordJson } from '../view/record.ts';
+import { rowOf, searchInWords, tallyOf, type FoundRow, type Tally } from '../view/search.ts';
 import { fromNow, utcSeconds } from '../view/times.ts';
-import { EXIT, type Call, type Command } from './command.ts';
+import { EXIT, UsageError, type Call, type Command, type ExitCode } from './command.ts';
+import { FIND_DEFAULT } from './limits.ts';
+import type { OptionName } from './options.ts';
 
 /** A header, and the cell below it. */
-export type Column<T> = readonly [string, (row: T, now: Date) => string];
+type Column<T> = readonly [string, (row: T, now: Date) => string];
 
 /** A table with headers; a column without any value is left out. */
 export function headed<T>(columns: readonly Column<T>[], rows: readonly T[], now: Date): string {
@@ -45,28 +48,132 @@ export const FOUND: readonly Column<FoundRow>[] = [
   ['WHY', ({ why }) => why],
 ];
 
-interface List<T> extends Pick<Command, 'name' | 'about' | 'details' | 'examples'> {
-  readonly options?: Command['options'];
-  readonly read: (call: Call) => Promise<readonly T[]>;
+interface List<T> {
+  readonly rows: readonly T[];
   readonly columns: readonly Column<T>[];
-  readonly none: string;
+  readonly json: unknown;
+  readonly none?: string;
+  /** A list of all may be empty; a search that finds nothing has another exit code. */
+  readonly isSearch?: boolean;
 }
 
-function listOf<T extends object>({ read, columns, none, ...command }: List<T>): Command {
+function print<T>(
+  { rows, columns, json, none = 'nothing found', isSearch = true }: List<T>,
+  { out, values, clock }: Call,
+): ExitCode {
+  if (values.json) out.json(json);
+  else if (rows.length > 0) out.line(headed(columns, rows, clock.now()));
+  else if (!isSearch) out.line(none);
+  if (rows.length > 0 || !isSearch) return EXIT.ok;
+  out.note(printable(none));
+  return EXIT.found;
+}
+
+const filters = [
+  'email',
+  'ein',
+  'name',
+  'partner',
+  'idempotencyKey',
+  'state',
+  'reason',
+  'since',
+  'until',
+] as const satisfies OptionName[];
+
+export const find: Command = {
+  name: 'find',
+  positionals: [],
+  options: [...filters, 'limit', 'count', 'reveal', 'as', 'why'],
+  run: async (call) => {
+    const { out, values } = call;
+    if (filters.every((name) => values[name] === undefined))
+      throw new UsageError(
+        'find: give at least one of --email, --ein, --name, --partner, --idempotency-key, --state, --reason, --since, --until',
+      );
+    if (values.count) return countRequests(call);
+    const { limit = FIND_DEFAULT, reveal = false } = values;
+    const found = await call.desk.submissions.newest(values, limit + 1);
+    const shown = found.slice(0, limit);
+    const [only] = shown;
+    const about = shown.length === 1 ? { requestId: only!._id } : { count: shown.length };
+    await noteSearch('find', call, reveal && shown.length > 0, about);
+    const code = print(
+      {
+        rows: shown.map((record) => rowOf(record, reveal)),
+        columns: FOUND,
+        json: shown.map((record) => recordJson(record, reveal)),
+      },
+      call,
+    );
+    if (found.length > limit)
+      out.note(`there are more: raise --limit, or narrow with --since and --until`);
+    return code;
+  },
+};
+
+const COUNTED = (['count', 'partner', 'state', 'field', 'why', 'newest'] as const).map(
+  (name): Column<Tally> => [name.toUpperCase(), (tally) => String(tally[name])],
+);
+
+async function countRequests(call: Call): Promise<ExitCode> {
+  await noteSearch('find --count', call, false);
+  const rows = await tallyOf(call.values, call.desk);
+  return print({ rows, columns: COUNTED, json: rows }, call);
+}
+
+export const exportRequests: Command = {
+  name: 'export',
+  positionals: [],
+  options: [...filters, 'reveal', 'as', 'why'],
+  run: async (call) => {
+    const { desk, out, values } = call;
+    const { reveal = false } = values;
+    await noteSearch('export', call, reveal);
+    for await (const page of desk.submissions.pages(values, { bodies: reveal })) {
+      for (const record of page) out.jsonLine(recordJson(record, reveal));
+      await out.drained();
+    }
+    return EXIT.ok;
+  },
+};
+
+/** A search for a person and a reveal leave an entry in the trail. */
+async function noteSearch(
+  command: string,
+  { desk, values }: Call,
+  reveal: boolean,
+  about: { readonly requestId?: string; readonly count?: number } = {},
+): Promise<void> {
+  const action = searchInWords(command, values, reveal);
+  if (action !== undefined) await desk.trail.revealed({ action, ...about });
+}
+
+interface ListCommand<T> extends Pick<List<T>, 'columns'> {
+  readonly name: string;
+  readonly none: string;
+  readonly options?: readonly OptionName[];
+  readonly read: (call: Call) => Promise<readonly T[]>;
+}
+
+function listOf<T extends object>({ read, columns, none, ...command }: ListCommand<T>): Command {
   return {
     positionals: [],
     options: [],
     ...command,
     run: async (call) => {
-      const { out, values, clock } = call;
+      const { partner } = call.values;
       const rows = await read(call);
-      if (values.json) out.json(rows.map(forPrograms));
-      else if (rows.length > 0) out.line(headed(columns, rows, clock.now()));
-      // A list of all may be empty; a search that finds nothing has another exit code.
-      else if (values.partner === undefined) out.line(none);
-      if (rows.length > 0 || values.partner === undefined) return EXIT.ok;
-      out.note(printable(`${none} of ${values.partner}`));
-      return EXIT.found;
+      return print(
+        {
+          rows,
+          columns,
+          json: rows.map(forPrograms),
+          none: partner === undefined ? none : `${none} of ${partner}`,
+          isSearch: partner !== undefined,
+        },
+        call,
+      );
     },
   };
 }
@@ -78,10 +185,6 @@ const lastUse = [
 
 export const partnerList = listOf({
   name: 'partner list',
-  about: 'all partners: whether their keys are accepted, and what switched one off',
-  details:
-    'A partner is "active", "inactive" by the status of a Secret, "disabled" by "partner disable", or has "no keys". The last use is at most 30 s behind.',
-  examples: ['partner list', 'partner list --json'],
   read: ({ desk, clock }) => partnersView(desk, clock.now()),
   columns: [
     ['PARTNER', ({ partner }) => partner],
@@ -99,9 +202,6 @@ export const partnerList = listOf({
 
 export const partnerHolds = listOf({
   name: 'partner holds',
-  about: 'which partners are on hold',
-  details: `Waiting requests are counted up to ${OPEN_COUNTED}.`,
-  examples: ['partner holds', 'partner holds --json'],
   read: ({ desk }) => holdsView(desk),
   columns: [
     ['PARTNER', ({ partner }) => partner],
@@ -113,11 +213,7 @@ export const partnerHolds = listOf({
 
 export const keysList = listOf({
   name: 'keys list',
-  about: 'active keys, with their Secret and their last use',
-  details:
-    'Keys are named by the beginning of their SHA-256. "inactive by SECRET" names the Secret whose status says so; "disabled" is "partner disable". The last use is at most 30 s behind.',
   options: ['partner'],
-  examples: ['keys list', 'keys list --partner acme --json'],
   read: ({ desk, values }) => keysView(desk, values.partner),
   columns: [
     ['PARTNER', ({ partner }) => partner],

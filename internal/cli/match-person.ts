@@ -3,7 +3,6 @@ import { normalizeEin, normalizeEmail } from '../application/identity.ts';
 import { mentions, type Person } from '../application/find-person.ts';
 import { isEmailAddress } from '../application/email-address.ts';
 import { claimedIn } from '../application/parse-application.ts';
-import type { Account } from '../account/account.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 
 /**
@@ -16,8 +15,7 @@ type Searched = Pick<SubmissionRecord, 'applicant' | 'body'>;
 
 export function relationOf(person: Person, record: Searched): Relation {
   const own = applicantOf(record);
-  if (person.email !== undefined && own.email === person.email) return 'applicant';
-  if (person.ein !== undefined && own.ein === person.ein) return 'applicant';
+  if (isSame(person, own)) return 'applicant';
   const valid = {
     email: own.email !== undefined && isEmailAddress(own.email),
     ein: own.ein !== undefined && /^[0-9]{9}$/.test(own.ein),
@@ -39,10 +37,6 @@ export function applicantOf(record: Searched): Person {
   };
 }
 
-export function isAccountOf(person: Person, account: Account): boolean {
-  const { email, ein } = account.released ?? account;
-  return (
-    (person.email !== undefined && normalizeEmail(email) === person.email) ||
-    (person.ein !== undefined && ein === person.ein)
-  );
+export function isSame({ email, ein }: Person, owner: Person): boolean {
+  return (email !== undefined && owner.email === email) || (ein !== undefined && owner.ein === ein);
 }

@@ -7,10 +7,6 @@ import { TEXT_MAX, WHY_MAX } from '../view/limits.ts';
 import { fields, text, when } from '../view/search-fields.ts';
 import { PAGE_MAX, RATE_DEFAULT, RATE_MAX, WHO_MAX } from './limits.ts';
 
-export class UsageError extends Error {
-  override readonly name = 'UsageError';
-}
-
 const count = (max: number) => {
   const rule = `It must be a whole number from 1 to ${max}.`;
   return z.coerce.number(rule).int(rule).min(1, rule).max(max, rule);
@@ -82,16 +78,11 @@ export function optionsAt(now: Date) {
 
 type Options = ReturnType<typeof optionsAt>;
 export type OptionName = keyof Options;
-type Switch = 'json' | 'reveal' | 'yes';
-type Flag = 'count' | 'test';
+type Flag = 'json' | 'reveal' | 'yes' | 'test' | 'count';
 
-export type Values = Readonly<
-  Record<Switch, boolean> & {
-    readonly [Name in Flag]?: true;
-  } & {
-    [Name in Exclude<OptionName, Switch | Flag>]?: z.output<Options[Name]['schema']>;
-  }
->;
+export type Values = { readonly [Name in Flag]?: true } & {
+  readonly [Name in Exclude<OptionName, Flag>]?: z.output<Options[Name]['schema']>;
+};
 
 /** Brackets in `syntax` make it optional. */
 export interface Positional {

@@ -1,102 +1,144 @@
-/** `partner hold|release` and `partner disable|enable`: two flags of a partner, each set and cleared. */
+/** For partners: `hold`, `release`, `disable` and `enable` them; `keys new` and `keys revoke`. */
+import { hashApiKey, keyIdOf, newApiKey } from '../partner/api-key.ts';
+import { partnerSecretManifest } from '../partner/key-manifest.ts';
+import { secretName } from '../partner/key-secret.ts';
+import type { PartnerKey } from '../partner/key-store.ts';
+import { MODE_ANNOTATION } from '../partner/key-terms.ts';
+import { defined } from '../platform/defined.ts';
+import { printable } from '../platform/terminal.ts';
 import { reactivation, secretsSwitchingOff } from '../view/partners.ts';
-import type { Command, Desk } from './command.ts';
-import { partner } from './options.ts';
-import { commandOf } from './order.ts';
+import { CommandError, EXIT, type Command, type Desk } from './command.ts';
+import { keyId, partner as partnerName } from './options.ts';
+import { oneCommandOf } from './order.ts';
 
-interface Word extends Pick<Command, 'about' | 'details' | 'examples'> {
-  readonly name: 'hold' | 'release' | 'disable' | 'enable';
+/** Sets or clears a flag of a partner. */
+interface Flag {
   /** In JSON. */
   readonly result: string;
   /** Continues a sentence that begins with the partner. */
   readonly done: string;
   readonly already: string;
-  act(desk: Desk, partnerId: string): Promise<boolean>;
+  readonly act: (desk: Desk, partnerId: string) => Promise<boolean>;
 }
-
-const words: readonly Word[] = [
-  {
-    name: 'hold',
-    about: 'put a partner on hold: nothing it sent is worked on',
-    details:
-      'Takes effect within five seconds: no account is made and no e-mail begins; an e-mail whose content is on its way to the relay ends. Requests are still accepted and recorded, and keep their place. "partner release" lets the work go on; "close --partner PARTNER --state STATE" ends what shall not be done. "partner disable" turns new requests away.',
-    examples: ['partner hold acme --why "key leaked"'],
-    result: 'held',
-    done: ' on hold: a processor that works on a request of it stops within five seconds; new requests are accepted and wait',
-    already: 'is on hold already',
-    act: (desk, partnerId) => desk.holds.set(partnerId, desk.trail.by),
-  },
-  {
-    name: 'release',
-    about: 'let the work of a partner on hold go on',
-    details: 'Everything that waits is worked on, oldest first.',
-    examples: ['partner release acme --why "all theirs"'],
-    result: 'released',
-    done: ' released: processors go on with its work within half a minute',
-    already: 'is not on hold',
-    act: (desk, partnerId) => desk.holds.clear(partnerId, desk.trail.by),
-  },
-  {
-    name: 'disable',
-    about: 'answer all keys of a partner 403, whatever its Secrets say',
-    details:
-      'Every ingest that reaches MongoDB does so within about a second, also for keys that come later. Neither Kubernetes nor the controller is needed. What was accepted is still worked on; "partner hold" stops that. "partner enable" undoes it.',
-    examples: ['partner disable acme --as jane --why "contract ended"'],
-    result: 'disabled',
-    done: 'is disabled: each ingest that reaches MongoDB answers its keys 403 within a second; what it sent before is still worked on',
-    already: 'is disabled already',
-    act: (desk, partnerId) => desk.keys.disabled.set(partnerId, desk.trail.by),
-  },
-  {
-    name: 'enable',
-    about: 'accept the keys of a disabled partner again',
-    details:
-      'A key whose Secret, or another Secret of the partner, says "inactive" stays inactive; this command then prints what to type.',
-    examples: ['partner enable acme --as jane'],
-    result: 'enabled',
-    done: 'is enabled: each ingest that reaches MongoDB knows it within a second',
-    already: 'is not disabled',
-    act: (desk, partnerId) => desk.keys.disabled.clear(partnerId, desk.trail.by),
-  },
-];
-
-/** `partner hold`, `release`, `disable` and `enable`. */
-export const partnerFlags: readonly Command[] = words.map((word) =>
-  commandOf<Partner>({
-    ...word,
-    name: `partner ${word.name}`,
-    positionals: [partner],
-    atOnce: true,
-    select: async ({ desk, positionals, clock, out }) => {
-      const [partnerId = ''] = positionals;
-      const keys = await desk.keys.list(partnerId);
-      // A mistyped name would be flagged in vain.
-      if (['hold', 'disable'].includes(word.name) && keys.length === 0)
-        out.note(`no key of ${partnerId} is known: is that its name?`);
-      const isEnabled = word.name === 'enable';
-      return { partnerId, inactiveBy: isEnabled ? secretsSwitchingOff(keys, clock.now()) : [] };
-    },
-    plan: () => ({ to: word.result }),
-    act: async ([one], { desk }) => ((await word.act(desk, one!.partnerId)) ? 1 : 0),
-    words: ({ partnerId, inactiveBy }) => ({
-      subject: partnerId,
-      about: { partnerId },
-      done: `${partnerId} ${word.done}`,
-      unchanged: word.already,
-      notes: inactiveBy.map(reactivation),
-      json: {
-        done: {
-          partner: partnerId,
-          result: word.result,
-          ...(['disable', 'enable'].includes(word.name) ? { inactive_by: inactiveBy } : {}),
-        },
-      },
-    }),
-  }),
-);
 
 interface Partner {
   readonly partnerId: string;
   /** Secrets that make keys inactive as well. */
   readonly inactiveBy: readonly string[];
 }
+
+const flagCommand = (name: string, { result, done, already, act }: Flag): Command =>
+  oneCommandOf<Partner>({
+    name: `partner ${name}`,
+    positionals: [partnerName],
+    atOnce: true,
+    select: async ({ desk, positionals, clock, out }) => {
+      const [partnerId = ''] = positionals;
+      const keys = await desk.keys.list(partnerId);
+      // A mistyped name would be flagged in vain.
+      if (['hold', 'disable'].includes(name) && keys.length === 0)
+        out.note(`no key of ${partnerId} is known: is that its name?`);
+      const inactiveBy = name === 'enable' ? secretsSwitchingOff(keys, clock.now()) : [];
+      return { partnerId, inactiveBy };
+    },
+    plan: () => ({ to: result }),
+    act: ({ partnerId, inactiveBy }, { desk, out }) => {
+      for (const secret of inactiveBy) out.note(reactivation(secret));
+      return act(desk, partnerId);
+    },
+    words: ({ partnerId, inactiveBy }) => ({
+      subject: partnerId,
+      about: { partnerId },
+      done: `${partnerId} ${done}`,
+      unchanged: { whyNot: already },
+      json: {
+        done: {
+          partner: partnerId,
+          result,
+          ...(['disable', 'enable'].includes(name) ? { inactive_by: inactiveBy } : {}),
+        },
+      },
+    }),
+  });
+
+export const partnerFlags: readonly Command[] = [
+  flagCommand('hold', {
+    result: 'held',
+    done: ' on hold: a processor that works on a request of it stops within five seconds; new requests are accepted and wait',
+    already: 'is on hold already',
+    act: ({ holds, trail }, partnerId) => holds.set(partnerId, trail.by),
+  }),
+  flagCommand('release', {
+    result: 'released',
+    done: ' released: processors go on with its work within half a minute',
+    already: 'is not on hold',
+    act: ({ holds, trail }, partnerId) => holds.clear(partnerId, trail.by),
+  }),
+  flagCommand('disable', {
+    result: 'disabled',
+    done: 'is disabled: each ingest that reaches MongoDB answers its keys 403 within a second; what it sent before is still worked on',
+    already: 'is disabled already',
+    act: ({ keys, trail }, partnerId) => keys.disabled.set(partnerId, trail.by),
+  }),
+  flagCommand('enable', {
+    result: 'enabled',
+    done: 'is enabled: each ingest that reaches MongoDB knows it within a second',
+    already: 'is not disabled',
+    act: ({ keys, trail }, partnerId) => keys.disabled.clear(partnerId, trail.by),
+  }),
+];
+
+const REVOKED = { whyNot: 'is revoked already' } as const;
+
+export const keysRevoke = oneCommandOf<PartnerKey>({
+  name: 'keys revoke',
+  positionals: [keyId],
+  final: true,
+  select: async ({ desk, positionals }) => {
+    const [id = ''] = positionals;
+    const all = await desk.keys.list();
+    const [key, other] = all.filter(({ hash }) => hash.startsWith(id));
+    if (key === undefined) throw new CommandError(`no key begins with ${id}: see "keys list"`);
+    if (other !== undefined)
+      throw new CommandError(`several keys begin with ${id}: give more of the SHA-256`);
+    return key;
+  },
+  plan: ({ revokedAt }) => (revokedAt === undefined ? { to: 'revoked' } : REVOKED),
+  act: ({ hash }, { desk }) => desk.keys.revoke(hash),
+  words: ({ hash, partnerId, source }) => {
+    const shown = { key: keyIdOf(hash), partner: partnerId, secret: secretName(source) };
+    const subject = printable(`key ${shown.key} of ${partnerId}, from ${shown.secret},`);
+    return {
+      subject,
+      about: { partnerId, keyId: shown.key },
+      would: `${subject} would be revoked`,
+      done: `${subject} is revoked: each ingest that reaches MongoDB answers it 401 within a second; remove it from its Secret`,
+      unchanged: REVOKED,
+      json: { dry: shown, done: { ...shown, result: 'revoked' } },
+    };
+  },
+});
+
+/** Makes an API key and the manifest of its Secret; needs no store. */
+export const keysNew: Command = {
+  name: 'keys new',
+  positionals: [partnerName],
+  options: ['namespace', 'test'],
+  run: ({ positionals, values, out, keysNamespace }) => {
+    const [partner = ''] = positionals;
+    const { json, test, namespace = keysNamespace } = values;
+    const slug = partner.toLowerCase().replace(/[^a-z0-9]+/g, '-');
+    const key = newApiKey(defined({ test }));
+    // Each key has its own Secret, so that the old key stays active.
+    const name = `partner-${slug}-${keyIdOf(hashApiKey(key))}`;
+    const annotations = defined({ [MODE_ANNOTATION]: test && 'test' });
+    const secret = { name, namespace, partner, keys: [key], annotations };
+    const { yaml, object } = partnerSecretManifest(secret);
+    if (json) out.json({ key, manifest: object });
+    else {
+      out.note(`the key, shown only now: ${key}`);
+      out.line(yaml.trimEnd());
+    }
+    return Promise.resolve(EXIT.ok);
+  },
+};

@@ -12,22 +12,13 @@ import { requestIdOrAddress } from './options.ts';
 export const show: Command = {
   name: 'show',
   positionals: [requestIdOrAddress],
-  about: 'what became of a request: states, reasons, e-mails, what to do next',
-  details:
-    'By an address it shows the request that has its account, else the newest; a search by address is noted in operator_audit. Personal data is masked unless --reveal, which is noted there, too.',
   options: ['reveal', 'as', 'why'],
-  examples: [
-    'show req_01m7yefdj3fantjpk5mzvj8mwh',
-    'show jane@example.com',
-    'show req_01m7yefdj3fantjpk5mzvj8mwh --json',
-    'show req_01m7yefdj3fantjpk5mzvj8mwh --reveal --as jane --why "ticket 4711"',
-  ],
   run: showRequest,
 };
 
 async function showRequest(call: Call): Promise<ExitCode> {
   const { desk, out, values, clock } = call;
-  const { reveal } = values;
+  const { reveal = false } = values;
   const now = clock.now();
   const [name = ''] = call.positionals;
   const byAddress = isAddress(name);

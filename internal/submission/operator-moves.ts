@@ -60,7 +60,7 @@ export class OperatorMoves {
       if (move?.to !== first.to) return [];
       return [{ ids: group.map(({ seen }) => seen._id), q: move.filter, u: move.update }];
     });
-    return updateInOrder(this.#collection, updates);
+    return updates.length === 0 ? 0 : updateInOrder(this.#collection, updates);
   }
 
   /** Recreates an account's expired record for a new e-mail, as if received now. */

@@ -4,9 +4,11 @@ import { systemClock } from '../platform/clock.ts';
 import { MongoServerError } from 'mongodb';
 import { DeadlineError } from '../platform/deadline.ts';
 import { NotDurableError } from '../platform/mongo.ts';
-import { CommandError, EXIT, type Desk, type Output } from './command.ts';
-import { UsageError, type Values } from './options.ts';
-import { runCommand } from './run-command.ts';
+import { CommandError, EXIT, UsageError, type Desk, type Output } from './command.ts';
+import { help, runCommand } from './command-line.ts';
+import { FIND_DEFAULT } from './limits.ts';
+import type { Values } from './options.ts';
+import { OPEN_COUNTED } from '../view/limits.ts';
 import { utc } from '../view/times.ts';
 
 const now = new Date('2026-11-25T12:00:00Z');
@@ -125,9 +127,6 @@ test.each([
 test('options are parsed into values, and a group of commands lists its commands', async () => {
   const words = ['--email', ' Jane@Example.com ', '--ein', '12-3456789', '--limit', '7'];
   expect((await run('find', ...words)).values).toEqual({
-    json: false,
-    reveal: false,
-    yes: false,
     email: 'jane@example.com',
     ein: '123456789',
     limit: 7,
@@ -135,4 +134,9 @@ test('options are parsed into values, and a group of commands lists its commands
   const group = await run('account');
   expect(group).toMatchObject({ code: 2, answer: '' });
   for (const name of ['correct-email', 'release']) expect(group.notes).toContain(`  ${name}`);
+});
+
+test('the help names the bounds that count', () => {
+  expect(help['find']?.details).toContain(`(${FIND_DEFAULT} unless told otherwise)`);
+  expect(help['partner holds']?.details).toContain(`up to ${OPEN_COUNTED}`);
 });
