@@ -9,33 +9,32 @@ import { fromNow } from './times.ts';
 
 type Flag = Pick<Flagged, 'at' | 'by'>;
 
+/** By partner. */
+const flagsOf = (flagged: readonly Flagged[]) =>
+  new Map(flagged.map(({ _id, at, by }): [string, Flag] => [_id, { at, by }]));
+
 export type PartnerView = Awaited<ReturnType<typeof partnersView>>[number];
 
 export async function partnersView({ keys, holds }: Pick<Reads, 'keys' | 'holds'>, now: Date) {
   const [all, disabled, held] = await Promise.all([
     keys.list(),
-    keys.disabled.list(),
-    holds.list(),
+    keys.disabled.list().then(flagsOf),
+    holds.list().then(flagsOf),
   ]);
   const byPartner = Map.groupBy(all, ({ partnerId }) => partnerId);
-  const names = new Set([...byPartner.keys(), ...[...disabled, ...held].map(({ _id }) => _id)]);
-  const flagOf = (flags: readonly Flagged[], name: string): Flag | undefined => {
-    const flag = flags.find(({ _id }) => _id === name);
-    return flag && { at: flag.at, by: flag.by };
-  };
+  const names = new Set([...byPartner.keys(), ...disabled.keys(), ...held.keys()]);
   return [...names].toSorted().map((partner) => {
     const theirs = byPartner.get(partner) ?? [];
     const { active = [], inactive = [] } = Object.groupBy(usable(theirs, now), (key) => key.status);
     const counts = { active: active.length, inactive: inactive.length };
     const lastUsedMs = Math.max(0, ...theirs.map((key) => key.lastUsedAt?.getTime() ?? 0));
-    const flag = flagOf(disabled, partner);
     return {
       partner,
-      status: flag === undefined ? statusOf(counts) : 'disabled',
+      status: disabled.has(partner) ? 'disabled' : statusOf(counts),
       keys: counts,
       lastUsedAt: lastUsedMs === 0 ? undefined : new Date(lastUsedMs),
-      disabled: flag,
-      onHold: flagOf(held, partner),
+      disabled: disabled.get(partner),
+      onHold: held.get(partner),
       /** Secrets whose status makes keys inactive, as `namespace/name`. */
       inactiveBy: secretsSwitchingOff(theirs, now),
     };
