@@ -77,7 +77,7 @@ function shared(
 
 /** Of the self-audit that the leading controller makes. */
 function findingsOf(pods: readonly Pod[]): Problem[] {
-  return Object.entries(kinds).flatMap(([kind, [weight, meaning]]): Problem[] => {
+  return Object.entries(kinds).flatMap(([kind, { weight, meaning }]): Problem[] => {
     const count = gauge(pods, 'audit_findings', { kind }) ?? 0;
     const what = `${count} found: each ${meaning}; see "partner-ingest audit"`;
     return count === 0

@@ -68,10 +68,7 @@ export async function auditView(
     add(await checkedTwice(page, check, (ids) => accounts.checked('_id', ids)));
     await betweenPages();
   }
-  const findings = [...found].map(([kind, one]) => {
-    const [weight, meaning] = kinds[kind];
-    return { kind, weight, meaning, ...one };
-  });
+  const findings = [...found].map(([kind, one]) => ({ kind, ...kinds[kind], ...one }));
   const problems = findings.filter(({ weight }) => weight === 'problem');
   return {
     requestsByState,

@@ -4,43 +4,23 @@ import { DAY_MS } from '../platform/clock.ts';
 import { cards, isOpen, states, type Card, type State } from '../submission/states.ts';
 import { RECORD_SCHEMA } from '../submission/submission.ts';
 import type { CheckedRecord } from '../submission/support-queries.ts';
+import findings from './findings.json' with { type: 'json' };
 
 /** Reconcile needs at most 35 s, so a record is overdue after this. */
 const OVERDUE_MS = 300_000;
 /** Retries end after three days. */
 const OPEN_TOO_LONG_MS = 4 * DAY_MS;
 
-/** `problem`: a promise is or will be broken. `notice`: correct, but somebody should know. */
-type Weight = 'problem' | 'notice';
+export type Kind = keyof typeof findings;
 
-export const kinds = {
-  unknown_state: ['problem', 'is in a state this version does not know, so nobody works on it'],
-  newer_schema: ['notice', 'was written by a newer version and is left alone'],
-  history_disagrees: ['problem', 'has a history that does not end in its state'],
-  wrong_answer: ['problem', 'is in a state that does not go with what the partner was answered'],
-  never_due: ['problem', 'is open, but has no time at which anyone looks at it'],
-  overdue: ['problem', 'should have been worked on by now: does a processor run?'],
-  mail_waits: [
-    'notice',
-    'waits in the line of mails: does a processor run, and does the relay take mail?',
-  ],
-  open_too_long: ['notice', 'is still open after days: is the mail server away?'],
-  never_deleted: ['problem', 'is settled, but has no date until which it is kept'],
-  deleted_too_soon: ['problem', 'would be deleted, though it still has to be looked at'],
-  account_missing: ['problem', 'should have an account, but there is none'],
-  account_unexpected: ['problem', 'has an account, though it should have none'],
-  account_disagrees: ['problem', 'names another account than the one made for it'],
-  account_not_closed: ['problem', 'is closed, but its account is not: close it again'],
-  mail_not_noted: ['problem', 'is completed, but its account does not say that the mail is out'],
-  account_without_request: ['problem', 'is an account whose request is not there'],
-  request_expired_or_lost: [
-    'notice',
-    'is an account whose request is not there: lost, or past a retention that was shorter then',
-  ],
-  erased_but_account: ['problem', 'was erased, but an account was made meanwhile: erase it again'],
-  mailed_twice: ['notice', 'may have reached its applicant more than once'],
-} as const satisfies Record<string, readonly [Weight, string]>;
-export type Kind = keyof typeof kinds;
+interface Finding {
+  /** `problem`: a promise is or will be broken. `notice`: correct, but somebody should know. */
+  readonly weight: 'problem' | 'notice';
+  /** Of each record or account that was found. */
+  readonly meaning: string;
+}
+
+export const kinds = findings as Readonly<Record<Kind, Finding>>;
 
 /** `account` belongs to this record. */
 export function checkRecord(

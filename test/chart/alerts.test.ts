@@ -224,7 +224,7 @@ describe('the alert rules', () => {
     expect(new Set(Object.keys(SHORT.cases))).toEqual(
       new Set(alertsOf(rules).map(({ alert }) => alert)),
     );
-    const notices = Object.entries(kinds).filter(([, [weight]]) => weight === 'notice');
+    const notices = Object.entries(kinds).filter(([, { weight }]) => weight === 'notice');
     expect(Object.keys(SHORT.cases['PartnerIngestAuditFindings']!.quiet['notices']!)).toEqual(
       notices.map(([kind]) => `partner_ingest_audit_findings{kind="${kind}",pod="controller-1"}`),
     );

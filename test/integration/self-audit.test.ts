@@ -106,7 +106,7 @@ test('the audit counts the problems until the end of the term, each kind once', 
     { state: 'recorded', dueAt: { $gt: new Date(clock.now().getTime() - 1.05 * HOUR_MS) } },
     { $set: { dueAt: clock.now() } },
   );
-  expect(await found()).toEqual(all((kind) => (kinds[kind][0] === 'problem' ? 1 : 0)));
+  expect(await found()).toEqual(all((kind) => (kinds[kind].weight === 'problem' ? 1 : 0)));
 
   clock.advance(2 * HOUR_MS);
   await found();

@@ -187,7 +187,7 @@ function judgeAudit({ world, byId, accounts }: End): void {
   for (const record of byId.values()) {
     const account = accounts.find(({ requestId }) => requestId === record._id);
     const found = checkRecord(record, account, options);
-    const problem = found.find((kind) => findings[kind][0] === 'problem');
+    const problem = found.find((kind) => findings[kind].weight === 'problem');
     insist(problem === undefined, `audit says ${problem} of ${record._id}`);
   }
 }
