@@ -1,10 +1,6 @@
 /** Constructs what ingest reads from and writes to its stores. */
 import type { Db, MongoClientOptions } from 'mongodb';
-import {
-  DRAIN_DEADLINE_MS,
-  STATUS_CONNECTIONS,
-  STATUS_TIMEOUT_MS,
-} from '../../internal/ingest/limits.ts';
+import { DRAIN_DEADLINE_MS, STATUS_TIMEOUT_MS } from '../../internal/ingest/limits.ts';
 import { Statuses } from '../../internal/ingest/statuses.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
@@ -23,6 +19,9 @@ import { StatusReader } from '../../internal/submission/status-reader.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';
 import type { IngestMetrics } from '../../internal/telemetry/metrics.ts';
 import type { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
+
+/** For two queries each of look-ups and lists, and that of all waits. */
+const STATUS_CONNECTIONS = 5;
 
 export type Parts = ProcessTools &
   Awaited<ReturnType<typeof openProcess>> & {

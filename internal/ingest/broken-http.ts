@@ -6,7 +6,9 @@ import { newId } from '../platform/ids.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import { Connection } from './connection.ts';
 import { errors, type ErrorAnswer } from './errors.ts';
-import { BROKEN_ANSWER_MS, MAX_HEADERS } from './limits.ts';
+import { MAX_HEADERS } from './limits.ts';
+
+const BROKEN_ANSWER_MS = 1_000;
 
 export interface BrokenTools {
   readonly clock: Clock;

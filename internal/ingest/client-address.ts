@@ -2,7 +2,9 @@
 import type { IncomingMessage } from 'node:http';
 import ipaddr from 'ipaddr.js';
 import { readAddress, type AddressTest } from '../platform/networks.ts';
-import { KNOWN_HOPS } from './limits.ts';
+
+/** Each may keep the header that named it in memory. */
+const KNOWN_HOPS = 200;
 
 export interface ClientAddress {
   /** IPv4 in its short form, even if mapped into IPv6. */

@@ -6,13 +6,10 @@ import { FairShares } from '../platform/fair-shares.ts';
 import { answerBroken, answerConnect, type BrokenKind, type BrokenTools } from './broken-http.ts';
 import type { ReadHop } from './client-address.ts';
 import { Connection } from './connection.ts';
-import {
-  LAST_ANSWERS_MS,
-  MAX_CONNECTIONS_PER_ADDRESS,
-  MAX_HEADERS,
-  SHARED,
-  UNREAD_LOOK_MS,
-} from './limits.ts';
+import { LAST_ANSWERS_MS, MAX_CONNECTIONS_PER_ADDRESS, MAX_HEADERS, SHARED } from './limits.ts';
+
+/** A connection on which a written answer makes no progress between two looks is closed. */
+const UNREAD_LOOK_MS = 10_000;
 
 const LAST_LOOK_EVERY_MS = 20;
 

@@ -4,8 +4,10 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ownerName } from '../partner/mode.ts';
 import type { OverLimitRecorder } from '../submission/over-limit.ts';
 import { tooManyRequests, type Limit } from './errors.ts';
-import { PARTNER_DAY_SECONDS, PARTNER_MINUTE_SECONDS } from './limits.ts';
+import { PARTNER_DAY_SECONDS } from './limits.ts';
 import type { SharedLimiterStore } from './rate-limit.ts';
+
+const PARTNER_MINUTE_SECONDS = 60;
 
 const BYTES_PER_MEGABYTE = 1_000_000;
 

@@ -20,43 +20,21 @@ export const DRAIN_MAX_BYTES = 16 * 1024 * 1024;
 export const DRAIN_MAX_MS = 5_000;
 /** An early answer waits this long for the body, to keep the connection. */
 export const EARLY_GRACE_MS = 20;
-/** A connection on which a written answer makes no progress between two looks is closed. */
-export const UNREAD_LOOK_MS = 10_000;
-/** The partner has this long to read the last answer. */
-export const LINGER_UNREAD_MS = 1_000;
-/** 65 kB in ten seconds is slower than any modem. */
-export const BODY_TIMEOUT_MS = 10_000;
-export const HEADERS_TIMEOUT_MS = 10_000;
-/** What a test that is answered 429 on demand is told to wait. */
-export const TEST_RETRY_MS = 1_000;
 
-/** Longer than our own bounds, so that the request is recorded. */
-export const REQUEST_TIMEOUT_MS = 30_000;
-/** With Node's default of 30 s, a bound of 10 s would become 40. */
-export const CONNECTIONS_CHECK_MS = 1_000;
 /** Stripe accepts 255; a UUID has 36. */
 export const MAX_IDEMPOTENCY_KEY = 255;
-export const MAX_HEADER_BYTES = 16 * 1024;
 /** Small headers take ten times their bytes. */
 export const MAX_HEADERS = 100;
 /** A twelfth of all, so that one client leaves room. */
 export const MAX_CONNECTIONS_PER_ADDRESS = 1_000;
 /** 64 kB can hold 900 requests that take 10 kB of memory each. */
 export const MAX_PIPELINED = 16;
-export const BROKEN_ANSWER_MS = 1_000;
 
 /** Most elections end sooner. */
 export const RETRY_AFTER_SECONDS = 5;
 
-/** After this, the pod counts on its own. */
-export const LIMITER_TIMEOUT_MS = 50;
 export const LIMITER_PROBE_MS = 1_000;
-/** Each may keep the header that named it in memory. */
-export const KNOWN_HOPS = 200;
 
-/** Beyond it, the least recently seen are dropped. */
-export const LIMITER_LOCAL_KEYS = 20_000;
-export const PARTNER_MINUTE_SECONDS = 60;
 export const PARTNER_DAY_SECONDS = 86_400;
 
 /** In 7 days this makes 6 million records, about 4 GB. */
@@ -65,13 +43,8 @@ export const REFUSALS_PER_SECOND = 10;
 export const REFUSAL_BURST = 100;
 
 export const STATUS_TIMEOUT_MS = 2_000;
-/** For two queries each of look-ups and lists, and that of all waits. */
-export const STATUS_CONNECTIONS = 5;
 /** Proxies wait a minute. */
 export const MAX_WAIT_SECONDS = 30;
-export const LOOK_EVERY_MS = 1_000;
-/** Less than the longest wait: without waits there is nothing to read. */
-export const WAITS_FAIL_AFTER_MS = 10_000;
 
 export const LAST_ANSWERS_MS = 5_000;
 export const DRAIN_DEADLINE_MS = 20_000;

@@ -35,50 +35,52 @@ export function authenticateLookUp(
   return authentication.ok;
 }
 
-/** `answer` may reject where the database does not answer. */
-async function answerRead(
+/** Answers, or rejects where the database does not. */
+type Read = (
   request: FastifyRequest,
   reply: FastifyReply,
-  { log }: Pick<LookUpTools, 'log'>,
-  answer: (owner: Owner) => Promise<void>,
+  tools: LookUpTools,
+  owner: Owner,
+) => Promise<void>;
+
+export async function answerRead(
+  read: Read,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  tools: LookUpTools,
 ): Promise<FastifyReply> {
   reply.header('cache-control', 'no-store');
   request.incomingBody.drop();
   try {
-    await answer([ownerName(request.partnerId, request.terms), request.client.limitKey]);
+    const owner = ownerName(request.partnerId, request.terms);
+    await read(request, reply, tools, [owner, request.client.limitKey]);
   } catch (error) {
-    log.debug({ err: error, request_id: request.id }, 'a status could not be read');
+    tools.log.debug({ err: error, request_id: request.id }, 'a status could not be read');
     answerEarly(request, reply, errors.statusUnavailable);
   }
   return reply;
 }
 
-export function lookUpStatus(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  tools: LookUpTools,
-): Promise<FastifyReply> {
-  return answerRead(request, reply, tools, async (owner) => {
-    const asked = requestId.safeParse((request.params as { request_id: string }).request_id);
-    const now = asked.success ? await tools.statuses.find(asked.data, owner) : undefined;
-    if (now === undefined) {
-      answerEarly(request, reply, errors.requestUnknown);
-      return;
-    }
-    const seconds = secondsToWait(request.headers['prefer']);
-    const gone = new AbortController();
-    reply.raw.once('close', () => gone.abort());
-    const { record, waited } =
-      seconds === undefined
-        ? { record: now, waited: false }
-        : await tools.statuses.wait(now, owner, seconds * 1_000, gone.signal);
-    // The key may have ended meanwhile.
-    if (seconds !== undefined && !authenticateLookUp(request, reply, tools)) return;
-    if (waited) reply.header('preference-applied', `wait=${seconds}`);
-    const data = dataOf(record);
-    sendEarly(request, reply, 200, { message: statusMessages[data.state], data });
-  });
-}
+export const lookUpStatus: Read = async (request, reply, tools, owner) => {
+  const asked = requestId.safeParse((request.params as { request_id: string }).request_id);
+  const now = asked.success ? await tools.statuses.find(asked.data, owner) : undefined;
+  if (now === undefined) {
+    answerEarly(request, reply, errors.requestUnknown);
+    return;
+  }
+  const seconds = secondsToWait(request.headers['prefer']);
+  const gone = new AbortController();
+  reply.raw.once('close', () => gone.abort());
+  const { record, waited } =
+    seconds === undefined
+      ? { record: now, waited: false }
+      : await tools.statuses.wait(now, owner, seconds * 1_000, gone.signal);
+  // The key may have ended meanwhile.
+  if (seconds !== undefined && !authenticateLookUp(request, reply, tools)) return;
+  if (waited) reply.header('preference-applied', `wait=${seconds}`);
+  const data = dataOf(record);
+  sendEarly(request, reply, 200, { message: statusMessages[data.state], data });
+};
 
 /** RFC 7240: the first `wait` counts, and what is malformed is ignored. */
 function secondsToWait(prefer: string | string[] | undefined): number | undefined {
@@ -87,43 +89,37 @@ function secondsToWait(prefer: string | string[] | undefined): number | undefine
 }
 
 /** A partner's own requests, newest first: what it lost, it can ask for. */
-export function listSubmissions(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  tools: LookUpTools,
-): Promise<FastifyReply> {
-  return answerRead(request, reply, tools, async (owner) => {
-    const asked = listQuery.safeParse(request.query);
-    if (!asked.success) {
-      answerEarly(request, reply, errors.listQueryInvalid);
-      return;
-    }
-    const { since, until, state, cursor, idempotency_key: idempotencyKey } = asked.data;
-    const timeOf = (text: string | undefined) => (text ? new Date(text) : undefined);
-    const { records, next } = await tools.statuses.list(
-      {
-        partnerId: request.partnerId,
-        test: request.terms.test,
-        since: timeOf(since),
-        until: timeOf(until),
-        states: state ? states.filter((each) => cards[each].status === state) : undefined,
-        before: cursor || undefined,
-        idempotencyKey: idempotencyKey || undefined,
-      },
-      owner,
-    );
-    sendEarly(request, reply, 200, {
-      message: LISTED,
-      data: {
-        submissions: records.map((record) => ({
-          ...dataOf(record),
-          ...defined({ idempotency_key: idempotencyKey || undefined }),
-        })),
-        ...defined({ next_cursor: next }),
-      },
-    });
+export const listSubmissions: Read = async (request, reply, tools, owner) => {
+  const asked = listQuery.safeParse(request.query);
+  if (!asked.success) {
+    answerEarly(request, reply, errors.listQueryInvalid);
+    return;
+  }
+  const { since, until, state, cursor, idempotency_key: idempotencyKey } = asked.data;
+  const timeOf = (text: string | undefined) => (text ? new Date(text) : undefined);
+  const { records, next } = await tools.statuses.list(
+    {
+      partnerId: request.partnerId,
+      test: request.terms.test,
+      since: timeOf(since),
+      until: timeOf(until),
+      states: state ? states.filter((each) => cards[each].status === state) : undefined,
+      before: cursor || undefined,
+      idempotencyKey: idempotencyKey || undefined,
+    },
+    owner,
+  );
+  sendEarly(request, reply, 200, {
+    message: LISTED,
+    data: {
+      submissions: records.map((record) => ({
+        ...dataOf(record),
+        ...defined({ idempotency_key: idempotencyKey || undefined }),
+      })),
+      ...defined({ next_cursor: next }),
+    },
   });
-}
+};
 
 function dataOf(record: StatusRecord) {
   return {

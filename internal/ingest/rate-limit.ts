@@ -10,7 +10,12 @@ import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
 import type { Logger } from '../platform/log.ts';
 import { isReady, type RedisClient } from '../platform/redis.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
-import { LIMITER_LOCAL_KEYS, LIMITER_PROBE_MS, LIMITER_TIMEOUT_MS } from './limits.ts';
+import { LIMITER_PROBE_MS } from './limits.ts';
+
+/** After this, the pod counts on its own. */
+const LIMITER_TIMEOUT_MS = 50;
+/** Beyond it, the least recently seen are dropped. */
+const LIMITER_LOCAL_KEYS = 20_000;
 
 const ALONE = 'limiting on this process alone: redis is away or slow';
 const KEY_PREFIX = 'partner-ingest:limit:';
@@ -187,15 +192,10 @@ export class SharedLimiterStore {
 
 /** In memory, for a bounded number of keys. */
 class LocalCounts {
-  readonly #nowMs: () => number;
   readonly #counts = new Map<string, { current: number; readonly endsAtMs: number }>();
 
-  constructor(nowMs: () => number = () => performance.now()) {
-    this.#nowMs = nowMs;
-  }
-
   add(key: string, by: number, windowMs: number): Counted {
-    const nowMs = this.#nowMs();
+    const nowMs = performance.now();
     const known = this.#counts.get(key);
     const count =
       known !== undefined && known.endsAtMs > nowMs

@@ -3,14 +3,12 @@ import type { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import type { FairShares, Owner } from '../platform/fair-shares.ts';
 import { Connection } from './connection.ts';
-import {
-  BODY_TIMEOUT_MS,
-  DRAIN_MAX_BYTES,
-  DRAIN_MAX_MS,
-  EARLY_GRACE_MS,
-  LINGER_UNREAD_MS,
-  MAX_BODY_BYTES,
-} from './limits.ts';
+import { DRAIN_MAX_BYTES, DRAIN_MAX_MS, EARLY_GRACE_MS, MAX_BODY_BYTES } from './limits.ts';
+
+/** The partner has this long to read the last answer. */
+const LINGER_UNREAD_MS = 1_000;
+/** 65 kB in ten seconds is slower than any modem. */
+const BODY_TIMEOUT_MS = 10_000;
 
 /** `cut_off`: the partner left, broke the framing, or sent too much. */
 type BodyEnd = 'whole' | 'cut_off' | 'too_slow';

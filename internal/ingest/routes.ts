@@ -9,6 +9,7 @@ import { errors, type ErrorAnswer } from './errors.ts';
 import { logFields } from './hooks.ts';
 import { Limits, OverLimit, type LimitSettings, type LimitTools } from './limit-policy.ts';
 import {
+  answerRead,
   authenticateLookUp,
   listSubmissions,
   lookUpStatus,
@@ -59,7 +60,7 @@ export async function addRoutes(
 
   if (statuses !== undefined) {
     const lookUpTools: LookUpTools = { ...tools, statuses };
-    for (const [url, handle] of [
+    for (const [url, read] of [
       [STATUS_PATH, lookUpStatus],
       [LIST_PATH, listSubmissions],
     ] as const) {
@@ -70,7 +71,7 @@ export async function addRoutes(
         preParsing: (request, reply, _payload, done) => {
           if (authenticateLookUp(request, reply, lookUpTools)) done(null);
         },
-        handler: (request, reply) => handle(request, reply, lookUpTools),
+        handler: (request, reply) => answerRead(read, request, reply, lookUpTools),
       });
     }
   }

@@ -6,14 +6,15 @@ import { addressTest } from '../platform/networks.ts';
 import { hopReader } from './client-address.ts';
 import { Connections } from './connections.ts';
 import { addHooks, type HookTools } from './hooks.ts';
-import {
-  CONNECTIONS_CHECK_MS,
-  HEADERS_TIMEOUT_MS,
-  MAX_HEADER_BYTES,
-  REQUEST_TIMEOUT_MS,
-} from './limits.ts';
 import type { LimitSettings } from './limit-policy.ts';
 import { addRoutes, routedUrl, type RouteTools } from './routes.ts';
+
+const HEADERS_TIMEOUT_MS = 10_000;
+/** Longer than our own bounds, so that the request is recorded. */
+const REQUEST_TIMEOUT_MS = 30_000;
+/** With Node's default of 30 s, a bound of 10 s would become 40. */
+const CONNECTIONS_CHECK_MS = 1_000;
+const MAX_HEADER_BYTES = 16 * 1024;
 
 export type ServerTools = Omit<HookTools & RouteTools, 'readHop'>;
 

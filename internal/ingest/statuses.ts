@@ -11,7 +11,11 @@ import type {
 } from '../submission/status-reader.ts';
 import type { Status } from './contract.ts';
 import { FairReads } from './fair-reads.ts';
-import { LOOK_EVERY_MS, SHARED, WAITS_FAIL_AFTER_MS } from './limits.ts';
+import { SHARED } from './limits.ts';
+
+const LOOK_EVERY_MS = 1_000;
+/** Less than the longest wait: without waits there is nothing to read. */
+const WAITS_FAIL_AFTER_MS = 10_000;
 
 export function statusOf({ state }: Pick<StatusRecord, 'state'>): Status {
   // A newer version may have written an unknown state.

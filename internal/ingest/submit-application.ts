@@ -26,11 +26,14 @@ import { INGEST_PATH } from './contract.ts';
 import { ACCEPTED_MESSAGE, errors, type ErrorAnswer } from './errors.ts';
 import { readIdempotencyKey, type IdempotencyKey } from './idempotency-key.ts';
 import { OverLimit, type Limits } from './limit-policy.ts';
-import { MAX_BODY_BYTES, TEST_RETRY_MS } from './limits.ts';
+import { MAX_BODY_BYTES } from './limits.ts';
 import type { OutageLog } from './outage-log.ts';
 import type { ReadBody } from './read-body.ts';
 import type { Refusals } from './refusals.ts';
 import { traceparentOf } from './request-span.ts';
+
+/** What a test that is answered 429 on demand is told to wait. */
+const TEST_RETRY_MS = 1_000;
 
 export interface SubmitTools extends IdentifyTools {
   readonly limits: Pick<Limits, 'ofAddress' | 'admitBody' | 'giveBackBody'>;
