@@ -10,11 +10,17 @@ import { watchBacklog } from '../../internal/controller/watch-backlog.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
-import { openProcess, type ProcessTools } from '../../internal/platform/open-process.ts';
+import {
+  openProcess,
+  type Opened,
+  type ProcessTools,
+} from '../../internal/platform/open-process.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
-import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
-import type { KubernetesTools } from './wire-kubernetes.ts';
+import {
+  createControllerMetrics,
+  type ControllerMetrics,
+} from '../../internal/telemetry/metrics.ts';
 
 export async function startController(config: ConfigOf<'controller'>, tools: ProcessTools) {
   const metrics = createControllerMetrics(tools.registry);
@@ -23,7 +29,7 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
   const store = new KeyStore({ db, clock });
   // A restarted container is another holder.
   const holder = `${config.POD_NAME}_${randomBytes(4).toString('hex')}`;
-  const parts = { ...tools, ...opened, metrics, store, holder };
+  const parts = { ...opened, store, holder };
   const leadership = new Leadership({ ...parts, lease: store.documents });
   tools.closers.add('lease', () => leadership.close());
   const keeper = new KeyKeeper({
@@ -59,7 +65,7 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
   return { adminUrl: opened.adminUrl };
 }
 
-async function openSource(config: ConfigOf<'controller'>, parts: KubernetesTools) {
+async function openSource(config: ConfigOf<'controller'>, parts: Opened<ControllerMetrics>) {
   const { PARTNER_KEYS_SOURCE: from } = config;
   if (from !== 'kubernetes')
     return { source: directorySource(from.directory, parts.clock), report: () => {} };

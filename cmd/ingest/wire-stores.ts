@@ -8,7 +8,7 @@ import type { ConfigOf } from '../../internal/settings/settings.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
 import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
 import { makeFirstContact } from '../../internal/platform/mongo-indexes.ts';
-import type { openProcess, ProcessTools } from '../../internal/platform/open-process.ts';
+import type { Opened } from '../../internal/platform/open-process.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
 import { commitClient, statusClient } from '../../internal/submission/mongo-clients.ts';
@@ -23,12 +23,10 @@ import type { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 /** For two queries each of look-ups and lists, and that of all waits. */
 const STATUS_CONNECTIONS = 5;
 
-export type Parts = ProcessTools &
-  Awaited<ReturnType<typeof openProcess>> & {
-    readonly metrics: IngestMetrics;
-    readonly partnerLabels: PartnerLabels;
-    readonly drain: AbortSignal;
-  };
+export type Parts = Opened<IngestMetrics> & {
+  readonly partnerLabels: PartnerLabels;
+  readonly drain: AbortSignal;
+};
 
 export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
   const commitDb = openDatabase(

@@ -39,7 +39,7 @@ export async function startIngest(config: ConfigOf<'ingest'>, tools: ProcessTool
   const draining = new AbortController();
   const { signal: drain } = draining;
   ready.push(() => (drain.aborted ? ['draining'] : []));
-  const parts: Parts = { ...tools, ...opened, metrics, partnerLabels: new PartnerLabels(), drain };
+  const parts: Parts = { ...opened, partnerLabels: new PartnerLabels(), drain };
 
   const limiter = openLimiter(config, parts);
   const app = await createIngestServer(settings, {

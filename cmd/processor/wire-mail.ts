@@ -4,26 +4,17 @@ import { MailPace, PACE_TIMEOUT_MS } from '../../internal/mail/mail-pace.ts';
 import { createMailer } from '../../internal/mail/mailer.ts';
 import type { Outage } from '../../internal/mail/relay-answers.ts';
 import type { Relay } from '../../internal/mail/relay.ts';
-import type { Probe } from '../../internal/platform/admin-server.ts';
-import type { Clock } from '../../internal/platform/clock.ts';
-import type { Closers } from '../../internal/platform/closers.ts';
 import { Contact } from '../../internal/platform/contact-failure.ts';
-import type { Logger } from '../../internal/platform/log.ts';
+import type { Opened } from '../../internal/platform/open-process.ts';
 import { createRedis } from '../../internal/platform/redis.ts';
 import type { ConfigOf } from '../../internal/settings/settings.ts';
 import type { ProcessorMetrics } from '../../internal/telemetry/metrics.ts';
 
 type Config = ConfigOf<'processor'>;
 
-interface MailParts {
-  readonly clock: Clock;
-  readonly log: Logger;
-  readonly closers: Closers;
-  readonly metrics: ProcessorMetrics;
-  readonly warnings: Probe[];
-}
+type Parts = Opened<ProcessorMetrics>;
 
-export function openMail(config: Config, relay: Relay, parts: MailParts) {
+export function openMail(config: Config, relay: Relay, parts: Parts) {
   const { clock, metrics, warnings, log, closers } = parts;
   const mailer = createMailer({
     relay,
@@ -57,7 +48,7 @@ export function openMail(config: Config, relay: Relay, parts: MailParts) {
   return { mailer, mailGate };
 }
 
-function openMailPace(config: Config, { clock, log, closers }: MailParts): MailPace | undefined {
+function openMailPace(config: Config, { clock, log, closers }: Parts): MailPace | undefined {
   const { MAIL_PER_SECOND: perSecond, PROCESSOR_REPLICAS: processes } = config;
   if (perSecond === 0) return undefined;
   const redis = createRedis(config.REDIS_URL, { commandTimeoutMs: PACE_TIMEOUT_MS }, { log });

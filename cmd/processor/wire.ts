@@ -10,7 +10,11 @@ import { loadTemplates, type Templates } from '../../internal/mail/templates.ts'
 import { testMailer } from '../../internal/mail/test-mailer.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { DAY_MS, later } from '../../internal/platform/clock.ts';
-import { openProcess, type ProcessTools } from '../../internal/platform/open-process.ts';
+import {
+  openProcess,
+  type Opened,
+  type ProcessTools,
+} from '../../internal/platform/open-process.ts';
 import type { AttemptTools } from '../../internal/processor/apply-verdict.ts';
 import { Holds } from '../../internal/processor/follow-holds.ts';
 import { FINISH_WORK_MS, RECONCILE_EVERY_MS } from '../../internal/processor/limits.ts';
@@ -63,7 +67,7 @@ export async function startProcessor(config: Config, tools: ProcessTools) {
     tools,
   );
   const { contact, loops, clockKnown, adminUrl, serving } = opened;
-  const parts = { ...tools, ...opened, metrics, templates };
+  const parts = { ...opened, templates };
 
   const mail = openMail(config, relay, parts);
   const sender = new HintSender({ ...parts, redisUrl: config.REDIS_URL });
@@ -88,11 +92,7 @@ export async function startProcessor(config: Config, tools: ProcessTools) {
   return { adminUrl };
 }
 
-type Parts = ProcessTools &
-  Awaited<ReturnType<typeof openProcess>> & {
-    readonly metrics: ProcessorMetrics;
-    readonly templates: Templates;
-  };
+type Parts = Opened<ProcessorMetrics> & { readonly templates: Templates };
 
 function openWork(
   config: Config,

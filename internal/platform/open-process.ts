@@ -42,10 +42,10 @@ interface Options<Loop extends string, Metrics = unknown> {
   readonly readyWithoutDatabase?: true;
 }
 
-/**
- * Resolves once the admin port listens; the database may come later. What it returns is what the
- * process' own parts are made with.
- */
+/** What the parts of a process are made with. */
+export type Opened<Metrics> = Awaited<ReturnType<typeof openProcess<string, Metrics>>>;
+
+/** Resolves once the admin port listens; the database may come later. */
 export async function openProcess<Loop extends string, Metrics>(
   config: Config,
   options: Options<Loop, Metrics>,
