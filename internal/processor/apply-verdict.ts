@@ -68,12 +68,12 @@ export async function finish(
   attempt: Attempt,
   tools: AttemptTools,
 ): Promise<boolean> {
-  const { record, claim, begun } = attempt;
+  const { record, begun } = attempt;
   const { clock, log, metrics, store } = tools;
   const attempts = attemptOf(record);
   if (event === 'create_account' && begun !== undefined) {
     const confirmedAt = clock.monotonicMs();
-    const moved = await store.moveOn(claim.position, attempts, changes);
+    const moved = await store.moveOn(record, attempts, changes);
     if (moved === undefined) return false;
     attempt.next = {
       record: moved,
@@ -83,7 +83,7 @@ export async function finish(
       place: attempt.place,
       begun,
     };
-  } else if (!(await store.move(claim.position, event, attempts, changes))) return false;
+  } else if (!(await store.move(record, event, attempts, changes))) return false;
   const fields = { request_id: record._id, ...traceFields(record.traceparent) };
   switch (event) {
     case 'create_account':
@@ -111,8 +111,7 @@ export async function finish(
  * worker.
  */
 export async function settle(failed: Failed, attempt: Attempt, tools: AttemptTools): Promise<void> {
-  const { record, claim, step } = attempt;
-  const { position } = claim;
+  const { record, step } = attempt;
   const { failure, words, ...verdict } = failed;
   const { clock, log, metrics, store } = tools;
   metrics.failures.inc({ step, class: failure });
@@ -134,12 +133,12 @@ export async function settle(failed: Failed, attempt: Attempt, tools: AttemptToo
     switch (failed.kind) {
       case 'later':
         // Behind all that are due, so that a mail which is the cause does not stop them.
-        await store.putBack(position, clock.now(), { lastError: words });
+        await store.putBack(record, clock.now(), { lastError: words });
         return;
       case 'again': {
         const { delayMs, counts } = failed;
         const dueAt = later(clock.now(), delayMs);
-        if (!(await store.putBack(position, dueAt, { ...counts, lastError: words }))) return;
+        if (!(await store.putBack(record, dueAt, { ...counts, lastError: words }))) return;
         const waits = { step, delayMs, reason: failure, attempt: attemptOf(counts) };
         tools.sendRetry({ ...hintFor(record), ...waits });
         return;
@@ -147,7 +146,7 @@ export async function settle(failed: Failed, attempt: Attempt, tools: AttemptToo
       case 'end': {
         const { event, ambiguous } = failed;
         const changes = { attempts: record.attempts, ambiguous, lastError: words, reason: words };
-        if (!(await store.move(position, event, attemptOf(record), changes))) return;
+        if (!(await store.move(record, event, attemptOf(record), changes))) return;
         const state = event === 'bounce' ? 'undeliverable' : 'dead_lettered';
         countOutcome(record, { state, reason: failed.failure }, tools);
       }
@@ -157,8 +156,8 @@ export async function settle(failed: Failed, attempt: Attempt, tools: AttemptToo
 
 /** The record keeps its place. */
 export async function giveBack(attempt: Attempt, tools: AttemptTools): Promise<void> {
-  const { record, claim } = attempt;
-  await untilSaid(() => tools.store.putBack(claim.position, record.stateAt), attempt, tools);
+  const { record } = attempt;
+  await untilSaid(() => tools.store.putBack(record, record.stateAt), attempt, tools);
 }
 
 /** Never rejects; a failed write is retried in the background, within bounds. */

@@ -11,6 +11,8 @@ export const CLAIM_TRUSTED_MS = 35_000;
 /** A confirmation this fresh is enough for an e-mail. */
 export const CLAIM_FRESH_MS = 2_000;
 
+type ClaimedRecord = Position & Pick<OpenRecord, 'partnerId'>;
+
 interface ClaimTools {
   readonly clock: Clock;
   readonly store: WorkerMoves;
@@ -18,27 +20,16 @@ interface ClaimTools {
 }
 
 export class Claim {
-  readonly position: Position;
+  readonly #record: ClaimedRecord;
   readonly #tools: ClaimTools;
-  readonly #partnerId: string | undefined;
   readonly #lost = new AbortController();
   readonly #timer: NodeJS.Timeout;
   #confirmedAt: number;
 
   /** `confirmedAt` is the monotonic time just before the claim request. */
-  constructor(
-    {
-      _id: requestId,
-      state,
-      version,
-      partnerId,
-    }: Pick<OpenRecord, '_id' | 'state' | 'version' | 'partnerId'>,
-    confirmedAt: number,
-    tools: ClaimTools,
-  ) {
-    this.position = { requestId, state, version };
+  constructor(record: ClaimedRecord, confirmedAt: number, tools: ClaimTools) {
+    this.#record = record;
     this.#tools = tools;
-    this.#partnerId = partnerId;
     this.#confirmedAt = confirmedAt;
     this.#timer = setInterval(() => void this.#renew().catch(() => {}), RENEW_EVERY_MS);
   }
@@ -57,7 +48,7 @@ export class Claim {
   get held(): boolean {
     // A process that was frozen must not act on an old confirmation.
     const age = this.#tools.clock.monotonicMs() - this.#confirmedAt;
-    const onHold = this.#tools.holds.has(this.#partnerId);
+    const onHold = this.#tools.holds.has(this.#record.partnerId);
     return !this.#lost.signal.aborted && age <= CLAIM_TRUSTED_MS && !onHold;
   }
 
@@ -67,7 +58,7 @@ export class Claim {
 
   async #renew(): Promise<void> {
     const askedAt = this.#tools.clock.monotonicMs();
-    const held = await this.#tools.store.renew(this.position);
+    const held = await this.#tools.store.renew(this.#record);
     if (held) this.#confirmedAt = askedAt;
     else this.#lost.abort();
   }

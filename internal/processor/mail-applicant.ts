@@ -99,8 +99,8 @@ export async function giveUpFirstMail(
 ): Promise<void> {
   await noteAborted(attempt, begun, tools);
   // The move may have claimed the record although its answer was lost.
-  const { requestId, version } = attempt.claim.position;
-  const position = { requestId, state: 'account_created', version: version + 1 } as const;
+  const { _id, version } = attempt.record;
+  const position = { _id, state: 'account_created', version: version + 1 } as const;
   await untilSaid(() => tools.store.putBack(position, tools.clock.now()), attempt, tools);
 }
 

@@ -149,7 +149,7 @@ async function judge(attempt: Attempt, tools: AttemptTools): Promise<Verdict> {
 
 /** A record may kill its workers, so it is tried alone after two deaths and given up after five. */
 async function endsByCrashes(attempt: Attempt, tools: AttemptTools): Promise<boolean> {
-  const { record, claim } = attempt;
+  const { record } = attempt;
   const { crashes = 0, takenOver } = record;
   if (crashes >= MAX_CRASHES) {
     const words = 'its workers ended without a word, several times';
@@ -158,6 +158,6 @@ async function endsByCrashes(attempt: Attempt, tools: AttemptTools): Promise<boo
   }
   if (takenOver !== true || crashes < CRASHES_ALONE) return false;
   const dueAt = later(tools.clock.now(), Math.random() * CRASH_APART_MS);
-  await tools.store.putApart(claim.position, dueAt).catch(() => {});
+  await tools.store.putApart(record, dueAt).catch(() => {});
   return true;
 }

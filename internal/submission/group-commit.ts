@@ -7,13 +7,13 @@
 import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
-import { writeTogether, isDuplicateKey, type WriteReply } from '../platform/mongo.ts';
+import { databaseSpan, isDuplicateKey, writeTogether, type WriteReply } from '../platform/mongo.ts';
 import type { Observes, Shows } from '../platform/metric-types.ts';
+import { inSpans } from '../platform/tracing.ts';
 import { inKeyOrder, wasSent, type CommitResult, type Entry } from './commit-entry.ts';
 import { FairQueue } from './fair-queue.ts';
 import { adoptFirst } from './idempotency.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
-import { traceInsert } from './trace-insert.ts';
 
 export const groupCommitLimits = {
   /** One batch is committed while the next is sent. */
@@ -163,12 +163,13 @@ export class GroupCommit {
     const sentAt = clock.monotonicMs();
     metrics.batchDocuments.observe(batch.length);
     try {
-      const reply = await traceInsert(this.#collection, batch, () =>
-        writeTogether(
-          this.#collection,
-          { documents: batch.map((entry) => entry.record) },
-          timeoutMs,
-        ),
+      const documents = batch.map(({ record }) => record);
+      const attributes = { 'db.operation.batch.size': batch.length };
+      // The trace of each request shows the shared insert.
+      const reply = await inSpans(
+        databaseSpan('insert', this.#collection, attributes),
+        documents.map(({ traceparent }) => traceparent),
+        () => writeTogether(this.#collection, { documents }, timeoutMs),
       );
       this.#insertMs = clock.monotonicMs() - sentAt;
       metrics.commitSeconds.observe(this.#insertMs / 1_000);

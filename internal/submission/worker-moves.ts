@@ -5,15 +5,11 @@ import { databaseSpan, takesWrites } from '../platform/mongo.ts';
 import { inSpan } from '../platform/tracing.ts';
 import { CLAIM_MS } from './limits.ts';
 import { moveOf, touchOf, type RecordUpdate } from './move-of.ts';
-import type { OpenState, ProcessorEvent, RetentionDays } from './states.ts';
+import type { ProcessorEvent, RetentionDays } from './states.ts';
 import { submissionCollection, type OpenRecord, type SubmissionRecord } from './submission.ts';
 
 /** A worker with another version has lost its claim. */
-export interface Position {
-  readonly requestId: string;
-  readonly state: OpenState;
-  readonly version: number;
-}
+export type Position = Pick<OpenRecord, '_id' | 'state' | 'version'>;
 
 type Counts = Partial<
   Pick<SubmissionRecord, 'attempts' | 'ambiguous' | 'backedOffMs' | 'lastError'>
@@ -129,7 +125,7 @@ export class WorkerMoves {
     if (move === undefined) throw new Error(`${event} does not lead away from ${position.state}`);
     const { to, filter, update } = move;
     return {
-      filter: { _id: position.requestId, ...filter },
+      filter: { _id: position._id, ...filter },
       update,
       span: databaseSpan('update', this.#collection, { 'partner_ingest.state': to }),
     };
@@ -137,7 +133,7 @@ export class WorkerMoves {
 
   async #hold(position: Position, update: RecordUpdate): Promise<boolean> {
     const { matchedCount } = await this.#collection.updateOne(
-      { _id: position.requestId, ...touchOf('hold', position, this.#clock.now()) },
+      { _id: position._id, ...touchOf('hold', position, this.#clock.now()) },
       update,
     );
     return matchedCount === 1;

@@ -70,7 +70,7 @@ async function insert(more: Partial<SubmissionRecord> = {}): Promise<SubmissionR
 const read = async (record: SubmissionRecord): Promise<SubmissionRecord> =>
   (await collection.findOne({ _id: record._id }))!;
 const position = (record: SubmissionRecord, version: number) =>
-  ({ requestId: record._id, state: 'recorded', version }) as const;
+  ({ _id: record._id, state: 'recorded', version }) as const;
 
 test('an unclaimed record is marked when first found, and processed after the grace period', async () => {
   const record = await insert();

@@ -124,7 +124,7 @@ const idempotencyKey = fc.option(fc.nat(KEYS - 1), { nil: undefined });
 const openState = fc.constantFrom(...openStates);
 const position = fc
   .record({ id, state: openState, version })
-  .map(({ id: n, ...rest }) => ({ requestId: `req_${n}`, ...rest }));
+  .map(({ id: n, ...rest }) => ({ _id: `req_${n}`, ...rest }));
 
 const byIngest: readonly State[] = ['recorded', 'malformed', 'withdrawn'];
 const handOvers: readonly HandOver[] = [
