@@ -15,13 +15,14 @@ const SECRETS = `key-new:a-new-secret-for-tests-of-32-characters,${OLD_SECRET}`;
 const { world, ingest } = await worldOf(['ingest']);
 const { cli, done, accountOf, ...operator } = operatorOf({ world, ingest });
 let page: LoginPage;
+let processor: Awaited<ReturnType<typeof world.start>>;
 
 beforeAll(async () => {
   page = await startLoginPage({
     mongodbUri: world.stores.mongodbUri,
     database: world.stores.database,
   });
-  await world.start('processor', {
+  processor = await world.start('processor', {
     LOGIN_URL: page.url,
     LINK_SECRET: SECRETS,
     MAIL_SUPPORT_CONTACT: '+1 555 0100',
@@ -177,7 +178,11 @@ test('after the retention of the request, commands still work on its account', a
 
 test('a closed request mails nothing and its link is void, until reopen', async () => {
   const { id, application, link } = await completed();
-  await cli('partner', 'hold', 'demo', '--why', 'a leaked key');
+  await done('partner', 'hold', 'demo', '--why', 'a leaked key');
+  await eventually(
+    'the processor to know the hold',
+    async () => (await world.metric(processor, 'partner_ingest_partners_held')) === 1,
+  );
   await done('resend', id, '--yes');
   await done('close', id, '--yes', '--why', 'sent by a thief');
   await cli('partner', 'release', 'demo');
