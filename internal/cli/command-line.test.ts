@@ -1,4 +1,4 @@
-/** Checks a command line: its values, or one line and an exit code. */
+/** What is read from a command line: its values, or one line of error and an exit code. */
 import { expect, test } from '@jest/globals';
 import { systemClock } from '../platform/clock.ts';
 import { MongoServerError } from 'mongodb';

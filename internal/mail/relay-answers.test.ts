@@ -60,7 +60,7 @@ test.each([
   });
 });
 
-test('after the content an error answer is a refusal, and no answer is ambiguous', () => {
+test('after the content an answer with an error is a refusal, and silence is ambiguous', () => {
   expect(
     describeFailure(smtpError({ code: 'EMESSAGE', responseCode: 451 }), 'content'),
   ).toMatchObject({

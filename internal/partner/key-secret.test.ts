@@ -93,7 +93,7 @@ describe('a problem affects only its own entry or Secret', () => {
     ['not base64', 'not*base64'],
     ["another partner's", base64(good)],
   ])(
-    'a key used as the name of an entry is not repeated in a message, with a value that is %s',
+    'a key in place of the name of an entry is not repeated in a message, where the value is %s',
     (_name, value) => {
       // The shortest valid key, a generated key, and the longest name that Kubernetes allows.
       for (const key of ['k'.repeat(20), newApiKey(), 'k'.repeat(253)]) {

@@ -93,7 +93,7 @@ export function processorSeconds(pid: number): number {
   return statOf(pid).seconds;
 }
 
-/** Includes all descendants of this process, by the name of the program. */
+/** The processor seconds of all descendants of this process, summed by the name of their program. */
 function secondsByProgram(): Record<string, number> {
   const all = readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))

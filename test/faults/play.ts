@@ -201,7 +201,7 @@ export async function settle(
   world: ChaosWorld,
   load: Load,
   options: Pick<ChaosOptions, 'signal' | 'log'> & {
-    /** Only these records; without it all. */
+    /** The records to wait for; all if it is absent. */
     readonly among?: Filter<SubmissionRecord>;
   },
 ): Promise<void> {

@@ -105,7 +105,7 @@ test('a viewer sees everything masked, and a forged reveal is refused and shows 
   const { page } = await logIn('viewer', `/requests/${requestId}`);
   expect(await textOf(page)).toContain('Personal data is masked');
   expect(await page.$('#why')).toBeNull();
-  // Tokens of any form of the session are valid.
+  // The token of one form is valid in every form of the session.
   await page.evaluate(`(() => {
     const form = document.querySelector('form');
     form.action = '/requests/${requestId}/reveal';
@@ -118,7 +118,7 @@ test('a viewer sees everything masked, and a forged reveal is refused and shows 
   expect(await page.content()).not.toContain(application.email);
 });
 
-test('a person without a role gets nothing', async () => {
+test('a person without a role is shown no page and no figures', async () => {
   const { page } = await logIn('nobody');
   expect(await textOf(page)).toContain('nobody@example.com has neither the role');
   await page.goto(`${desk.url}/history.json`);
@@ -143,7 +143,7 @@ test('a wrong state, a return without a log-in, and a forged session are refused
   }
 });
 
-test('a session ends at its time', async () => {
+test('a session is valid until the time that stands in it', async () => {
   const statusAt = async (until: number) => {
     const text = `session ${JSON.stringify({ name: 'jane', role: 'support', until })}`;
     const cookie = `session=${encodeURIComponent(sign(text, SECRET))}`;

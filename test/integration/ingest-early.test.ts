@@ -164,7 +164,7 @@ test('a flood of refusals from many addresses shares one count beyond a bound', 
     const recorded = await world.records({ remoteIp: { $regex: `^${prefix}` }, state: 'refused' });
     return recorded.length + sum === count && found;
   });
-  // A new minute may have begun.
+  // Where a new minute has begun, each address has a record in both.
   const windows = new Set(counts.map(({ windowStart }) => windowStart.getTime()));
   expect(counts.length).toBeLessThanOrEqual(windows.size * (OVER_LIMIT_ADDRESSES + 1));
   await flooded.close();

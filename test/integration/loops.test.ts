@@ -1,4 +1,4 @@
-/** Each loop reports a missing database right. */
+/** Each loop reports that it lacks a right on the database. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceName } from '../../deploy/local/processes.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';

@@ -37,7 +37,7 @@ export interface Parts {
   readonly tamper: Tamper;
   readonly uniqueAccountKeys: readonly string[];
   readonly reconciles: boolean;
-  /** Without a queue, Redis is away for good. */
+  /** False: Redis is away for good. */
   readonly hasQueue: boolean;
   readonly withdraws: boolean;
   /** True: ingest takes a write in doubt as stored. */

@@ -20,7 +20,7 @@ import { HANG_MS, HEAL_HANG_MS, eventually } from '../support/wait.ts';
 export const MAKER_AGENT = 'upgrade';
 const DOMAIN = 'upgrade.example';
 const LARGE_BODY = '['.padEnd(60_000);
-/** Bytes, below the bound of a day. */
+/** Bytes that count against a partner's bound of a day, and stay below it. */
 const COUNTED = 300_000;
 
 const SIGNED = ['--as', 'upgrade', '--why', 'upgrade'];

@@ -57,7 +57,7 @@ export async function dockerImage(
     }
     log(`pulling ${image} …`);
     await withDeadline(images.pull(name), PULL_TIMEOUT_MS, 'pulling it');
-    // The stream of a pull ends in the same way when it fails on the way.
+    // A pull that failed halfway ends like one that succeeded.
     if (!(await images.exists(name))) throw new Error('it could not be pulled');
     return undefined;
   } catch (error) {
