@@ -1,7 +1,7 @@
 /** Accounts on the real store: unique indexes decide in repeats and races. */
 import { expect, test } from '@jest/globals';
 import { MongoServerError, type Collection, type Db } from 'mongodb';
-import { type Account } from '../../internal/account/account.ts';
+import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { storesOfFile } from '../support/test-stores.ts';
@@ -18,7 +18,7 @@ const by = (requestId: string) => ({ requestId, partnerId: 'demo' });
 
 /** A store of accounts with this `insertOne`. */
 function storeOver(insertOne: Collection<Account>['insertOne']): AccountStore {
-  const collection = stores.accounts;
+  const collection = stores.db.collection<Account>(ACCOUNTS);
   collection.insertOne = insertOne;
   return new AccountStore({ db: { collection: () => collection } as unknown as Db, clock });
 }
