@@ -8,7 +8,7 @@ import { Cluster } from 'ioredis';
 import { withDeadline } from '../platform/deadline.ts';
 import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
 import type { Logger } from '../platform/log.ts';
-import { isReady, type RedisClient } from '../platform/redis.ts';
+import type { RedisClient } from '../platform/redis.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import { LIMITER_PROBE_MS } from './limits.ts';
 
@@ -112,7 +112,7 @@ export class SharedLimiterStore {
   }
 
   async #countTogether(counts: readonly Count[]): Promise<void> {
-    if (this.#probe !== undefined || !isReady(this.#redis)) {
+    if (this.#probe !== undefined || this.#redis.status !== 'ready') {
       this.#countLocally(counts);
       return;
     }
@@ -173,7 +173,7 @@ export class SharedLimiterStore {
     // The braces select the key's own server in a Cluster.
     const probed = `{${KEY_PREFIX}${key}}`;
     this.#probe = setInterval(() => {
-      if (!isReady(redis)) return;
+      if (redis.status !== 'ready') return;
       withDeadline(redis.set(probed, '', 'PX', LIMITER_PROBE_MS), LIMITER_TIMEOUT_MS, 'probe').then(
         () => this.#recover(),
         () => {},

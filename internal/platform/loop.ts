@@ -56,8 +56,8 @@ export class Loops<Name extends string = string> {
 
   /** Loops that fail for one reason share a sentence. */
   #words(needed: boolean): readonly string[] {
-    const failing = [...this.#loops].filter((loop) => loop.needed === needed && loop.fails);
-    const byReason = Map.groupBy(failing, (loop) => loop.reason);
+    const failing = [...this.#loops].filter(({ fault }) => fault?.needed === needed);
+    const byReason = Map.groupBy(failing, ({ fault }) => fault?.reason);
     return [...byReason].map(
       ([reason, loops]) => `failing loops: ${loops.map(({ name }) => name).join(', ')}: ${reason}`,
     );
@@ -89,17 +89,14 @@ export class Loop {
     this.#running = this.#forever();
   }
 
-  get fails(): boolean {
-    return this.#fails;
-  }
-
-  get needed(): boolean {
-    return this.#options.needed === true || this.#error instanceof NewerVersionError;
-  }
-
-  get reason(): string {
-    const { failsAfterMs, reason = this.#tools.reason } = this.#options;
-    return reason(this.#error ?? new DeadlineError(`took longer than ${failsAfterMs} ms`));
+  /** Undefined while it succeeds. */
+  get fault(): { readonly needed: boolean; readonly reason: string } | undefined {
+    if (!this.#fails) return undefined;
+    const { needed = false, failsAfterMs, reason = this.#tools.reason } = this.#options;
+    return {
+      needed: needed || this.#error instanceof NewerVersionError,
+      reason: reason(this.#error ?? new DeadlineError(`took longer than ${failsAfterMs} ms`)),
+    };
   }
 
   /** Ends the pause before the next round. */
@@ -148,8 +145,8 @@ export class Loop {
 
   #failed(): void {
     this.#show(true);
-    const reason = this.reason;
-    this.#tools.log.warn({ err: this.#error, loop: this.name, reason }, 'a loop fails');
+    const fields = { err: this.#error, loop: this.name, reason: this.fault?.reason };
+    this.#tools.log.warn(fields, 'a loop fails');
   }
 
   #show(fails: boolean): void {

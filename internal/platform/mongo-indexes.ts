@@ -50,7 +50,8 @@ export async function ensureIndexes(
     const failure = await createIndexes(db, collection, wanted).catch((error: unknown) => error);
     clearTimeout(report);
     // Servers word their refusals differently, so what is there is compared in any case.
-    const present = await listIndexes(db, collection).catch((error: unknown) => {
+    const listing = db.collection(collection).listIndexes().toArray();
+    const present = await listing.catch((error: unknown): Document[] => {
       throw forOperator(failure ?? error, `${collection}: indexes ${names}`);
     });
     for (const index of wanted) {
@@ -78,10 +79,6 @@ async function createIndexes(
   };
   const indexes = wanted.map(({ collection: _collection, ...index }) => index);
   await db.collection(collection).createIndexes(indexes, patient);
-}
-
-function listIndexes(db: Db, collection: string): Promise<Document[]> {
-  return db.collection(collection).listIndexes().toArray();
 }
 
 function definitionOf(index: Document): unknown[] {

@@ -11,7 +11,6 @@ import {
   MongoWriteConcernError,
   type Collection,
   type Document,
-  type HostAddress,
   type MongoClientOptions,
 } from 'mongodb';
 
@@ -68,16 +67,14 @@ export function mongoLink(uri: string): {
 } {
   const { options } = createMongo(uri, 'check');
   const { tls, hosts, srvHost, rejectUnauthorized, checkServerIdentity } = options;
-  const isLocal = srvHost === undefined && hosts.every(isHere);
+  const isLocal =
+    srvHost === undefined &&
+    hosts.every(({ host = '', socketPath }) => socketPath !== undefined || isLoopback(host));
   return {
     exposed: !tls && !isLocal,
     // The driver derives both from tlsInsecure and the tlsAllowInvalid… options.
     unverified: rejectUnauthorized === false || checkServerIdentity !== undefined,
   };
-}
-
-function isHere({ host, socketPath }: HostAddress): boolean {
-  return socketPath !== undefined || (host !== undefined && isLoopback(host));
 }
 
 /** The driver asks a silent DNS for a minute. Call it again after a failure. */

@@ -66,9 +66,8 @@ export function createRedis(
 function watchReplies(redis: Redis, contact: Contact, isOfCluster: boolean): void {
   let refusedAtMs: number | undefined;
   let probe: NodeJS.Timeout | undefined;
-  const ask = async (): Promise<void> => {
-    await redis.set(PROBE_KEY, '', 'PX', QUIET_MS).catch(() => {});
-  };
+  const ask = (): Promise<unknown> =>
+    redis.set(PROBE_KEY, '', 'PX', QUIET_MS).catch(() => undefined);
   // A server that refuses commands leaves the connection open, so the client emits no error.
   const refused = (error: Error): void => {
     if (error.name !== 'ReplyError' || error.message.startsWith('NOSCRIPT')) return;
@@ -92,10 +91,6 @@ function watchReplies(redis: Redis, contact: Contact, isOfCluster: boolean): voi
     command.promise.then(taken, refused);
     return sendCommand(command, stream);
   };
-}
-
-export function isReady(redis: RedisClient): boolean {
-  return redis.status === 'ready';
 }
 
 function connect({ kind, tls, hosts, options: given }: RedisAddress, use: RedisUse): RedisClient {

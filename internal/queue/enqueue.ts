@@ -2,7 +2,7 @@
 import { Queue } from 'bullmq';
 import type { Probe } from '../platform/admin-server.ts';
 import { withDeadline } from '../platform/deadline.ts';
-import { createRedis, isReady, type RedisClient } from '../platform/redis.ts';
+import { createRedis, type RedisClient } from '../platform/redis.ts';
 import type { Logger } from '../platform/log.ts';
 import { inSpans } from '../platform/tracing.ts';
 import {
@@ -44,7 +44,7 @@ export class HintSender {
   }
 
   get ready(): boolean {
-    return isReady(this.#redis);
+    return this.#redis.status === 'ready';
   }
 
   /** Rejects at once while Redis is away. */
