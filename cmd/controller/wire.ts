@@ -65,11 +65,21 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
   return { adminUrl: opened.adminUrl };
 }
 
+/** What partner Secrets are read from, and where their problems are told beside the log. */
 async function openSource(config: ConfigOf<'controller'>, parts: Opened<ControllerMetrics>) {
-  const { PARTNER_KEYS_SOURCE: from } = config;
+  const { PARTNER_KEYS_SOURCE: from, WATCH_NAMESPACES: namespace = '' } = config;
   if (from !== 'kubernetes')
     return { source: directorySource(from.directory, parts.clock), report: () => {} };
   // The library takes half a second and 130 MB.
-  const { kubernetesParts } = await import('./wire-kubernetes.ts');
-  return kubernetesParts(config, parts);
+  const { CoreV1Api } = await import('@kubernetes/client-node');
+  const { Kubernetes } = await import('../../internal/platform/kubernetes.ts');
+  const { CALL_TIMEOUT_MS, kubernetesSource } =
+    await import('../../internal/controller/kubernetes-source.ts');
+  const { SecretEvents } = await import('../../internal/controller/secret-events.ts');
+  const kubernetes = new Kubernetes(config.KUBECONFIG);
+  const core = kubernetes.client(CoreV1Api, CALL_TIMEOUT_MS);
+  const events = new SecretEvents(config.POD_NAME, { ...parts, core });
+  parts.closers.add('events', () => events.close());
+  const source = kubernetesSource(namespace, { ...parts, kubernetes, core });
+  return { source, report: events.tell.bind(events) };
 }
