@@ -45,8 +45,8 @@ export function foundOr(found: FoundSubmission | Missing): FoundSubmission {
   return found;
 }
 
-export async function submissionById(id: string, desk: Desk, now: Date): Promise<FoundSubmission> {
-  return foundOr(await lookUp(id, desk, now));
+export async function submissionById(id: string, { desk, clock }: Call): Promise<FoundSubmission> {
+  return foundOr(await lookUp(id, desk, clock.now()));
 }
 
 export interface Desk extends Reads {

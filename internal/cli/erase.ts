@@ -7,7 +7,7 @@ import { defined } from '../platform/defined.ts';
 import { isOpen } from '../submission/states.ts';
 import type { PersonalRecord } from '../submission/support-queries.ts';
 import { claimEnd } from '../view/plans.ts';
-import { CommandError, submissionById, type Call, UsageError } from './command.ts';
+import { CommandError, submissionById, UsageError, type Call } from './command.ts';
 import { ALIKE_LISTED, ERASE_TRIES } from './limits.ts';
 import { applicantOf, isSame, relationOf, type Relation } from './match-person.ts';
 import { maybeRequestId } from './options.ts';
@@ -77,7 +77,7 @@ async function subjectOf(call: Call): Promise<Pick<Work, 'person' | 'named'>> {
     throw new UsageError('erase: give one of REQUEST_ID, --email or --ein');
   }
   if (id === undefined) return { person: defined({ email, ein }), named: undefined };
-  const record = await submissionById(id, call.desk, call.clock.now());
+  const record = await submissionById(id, call);
   const account = await call.desk.accounts.find('requestId', record._id);
   if (record.erasedAt !== undefined && account === undefined)
     throw new CommandError(`${record._id} was erased before`);

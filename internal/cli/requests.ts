@@ -7,7 +7,7 @@ import { timeOfId } from '../platform/ids.ts';
 import { isOpen, type State } from '../submission/states.ts';
 import type { FoundSubmission } from '../view/look-up.ts';
 import { planOf, stateAfter, type Order as RequestOrder, type Plan } from '../view/plans.ts';
-import { submissionById, type Call, type Command, type Desk, UsageError } from './command.ts';
+import { submissionById, UsageError, type Call, type Command, type Desk } from './command.ts';
 import { RATE_DEFAULT } from './limits.ts';
 import { type OptionName } from './options.ts';
 import { commandOf, orderOf, type OneCommand, type Order, type Words } from './order.ts';
@@ -21,10 +21,11 @@ export interface RequestTarget {
 }
 
 export async function requestTarget(
-  { desk, clock, positionals }: Call,
-  id = positionals[0] ?? '',
+  call: Call,
+  id = call.positionals[0] ?? '',
 ): Promise<RequestTarget> {
-  const record = await submissionById(id, desk, clock.now());
+  const { desk } = call;
+  const record = await submissionById(id, call);
   const [account, onHold] = await Promise.all([
     desk.accounts.find('requestId', record._id),
     record.partnerId !== undefined && desk.holds.isSet(record.partnerId),
