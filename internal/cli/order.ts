@@ -3,7 +3,7 @@
  * `--yes`, and told. A request id is a query of one.
  */
 import type { OperatorAction } from '../audit/entry.ts';
-import { duration, printable, table } from '../platform/terminal.ts';
+import { printable, table } from '../platform/terminal.ts';
 import type { Plan } from '../view/plans.ts';
 import { utc } from '../view/times.ts';
 import {
@@ -14,8 +14,9 @@ import {
   type Command,
   type ExitCode,
 } from './command.ts';
-import { CHANGES_LISTED, PROGRESS_EVERY_MS } from './limits.ts';
+import { CHANGES_LISTED } from './limits.ts';
 import { type OptionName } from './options.ts';
+import { progressOf } from './progress.ts';
 
 /** `nothing` says that the order was carried out before. */
 export interface OrderPlan extends Omit<Plan, 'to'> {
@@ -216,31 +217,6 @@ async function tell<T>({ order, call, tally }: Work<T>): Promise<boolean> {
     out.note(`stopped: what was done stays done; to go on, give the same command again${where}`);
   }
   return isLeft;
-}
-
-/** Tells now and then how many are done, the speed and the time that remains. */
-function progressOf(
-  total: number | undefined,
-  { out, clock }: Pick<Call, 'out' | 'clock'>,
-): (count: number) => void {
-  const startedMs = clock.monotonicMs();
-  let [toldMs, done] = [startedMs, 0];
-  return (count) => {
-    done += count;
-    const now = clock.monotonicMs();
-    if (now - toldMs < PROGRESS_EVERY_MS) return;
-    toldMs = now;
-    const elapsedMs = now - startedMs;
-    const rate = Math.round((done * 1_000) / elapsedMs);
-    const [of, time] =
-      total === undefined
-        ? ['', '']
-        : [
-            ` of about ${total}`,
-            `, about ${duration((Math.max(0, total - done) * elapsedMs) / done)} left`,
-          ];
-    out.note(`${done}${of} requests, ${rate} a second${time}`);
-  };
 }
 
 export interface Words {
