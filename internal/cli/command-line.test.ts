@@ -8,7 +8,7 @@ import { CommandError, EXIT, UsageError, type Desk, type Output } from './comman
 import { help, runCommand } from './command-line.ts';
 import { FIND_DEFAULT } from './limits.ts';
 import type { Values } from './options.ts';
-import { OPEN_COUNTED } from '../view/limits.ts';
+import { OPEN_COUNTED } from '../view/partners.ts';
 import { utc } from '../view/times.ts';
 
 const now = new Date('2026-11-25T12:00:00Z');

@@ -1,13 +1,13 @@
 /** `find`, `export` and the lists of partners and keys: tables for people, rows for programs. */
 import { styleText } from 'node:util';
 import { printable, table } from '../platform/terminal.ts';
-import { OPEN_COUNTED } from '../view/limits.ts';
 import {
   holdsView,
   keysView,
   keyStatusInWords,
   partnersView,
   switchedOffBy,
+  OPEN_COUNTED,
 } from '../view/partners.ts';
 import { recordJson } from '../view/record.ts';
 import { rowOf, searchInWords, tallyOf, type FoundRow, type Tally } from '../view/search.ts';

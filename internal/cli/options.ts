@@ -3,8 +3,7 @@ import { z } from 'zod';
 import { isEmailAddress } from '../application/email-address.ts';
 import { KEY_ID_LENGTH } from '../partner/api-key.ts';
 import { isPartnerId } from '../partner/key-secret.ts';
-import { TEXT_MAX, WHY_MAX } from '../view/limits.ts';
-import { fields, text, when } from '../view/search-fields.ts';
+import { fields, text, TEXT_MAX, when, WHY_MAX } from '../view/search-fields.ts';
 import { PAGE_MAX, RATE_DEFAULT, RATE_MAX, WHO_MAX } from './limits.ts';
 
 const count = (max: number) => {

@@ -3,7 +3,11 @@ import { z } from 'zod';
 import { normalizeEin, normalizeEmail } from '../application/identity.ts';
 import { later } from '../platform/clock.ts';
 import { states } from '../submission/states.ts';
-import { TEXT_MAX } from './limits.ts';
+
+/** Of what is searched by: no stored value is longer. */
+export const TEXT_MAX = 1_000;
+/** Of a reason in the trail. */
+export const WHY_MAX = 500;
 
 /** `--why --yes` would otherwise use the second option as a value. */
 export const text = (max: number) =>
