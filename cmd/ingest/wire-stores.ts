@@ -11,7 +11,6 @@ import { makeFirstContact } from '../../internal/platform/mongo-indexes.ts';
 import type { Opened } from '../../internal/platform/open-process.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
-import { commitClient, statusClient } from '../../internal/submission/mongo-clients.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { GroupCommit, groupCommitLimits } from '../../internal/submission/group-commit.ts';
 import { OverLimitRecorder } from '../../internal/submission/over-limit.ts';
@@ -29,10 +28,12 @@ export type Parts = Opened<IngestMetrics> & {
 };
 
 export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
+  const commitClient = { retryWrites: false, maxPoolSize: groupCommitLimits.maxInFlight + 1 };
   const commitDb = openDatabase(
     'group commit',
+    config.ACCEPT_TIMEOUT_MS,
+    commitClient,
     config,
-    commitClient(config.ACCEPT_TIMEOUT_MS),
     parts,
   );
   // Hints close after the commits and before the database, their fallback.
@@ -84,11 +85,17 @@ function openCommits(config: ConfigOf<'ingest'>, commitDb: Db, parts: Parts) {
 
 function openDatabase(
   name: string,
-  config: ConfigOf<'ingest'>,
+  timeoutMs: number,
   options: MongoClientOptions,
+  config: ConfigOf<'ingest'>,
   { log, closers, ready }: Parts,
 ): Db {
-  const mongo = createMongo(config.MONGODB_URI, `partner-ingest ${name}`, options);
+  const mongo = createMongo(config.MONGODB_URI, `partner-ingest ${name}`, {
+    socketTimeoutMS: timeoutMs,
+    serverSelectionTimeoutMS: timeoutMs,
+    waitQueueTimeoutMS: timeoutMs,
+    ...options,
+  });
   closers.add(`mongodb ${name}`, () => mongo.close());
   const db = mongo.db(config.MONGODB_DATABASE);
   const contact = makeFirstContact(db, [], log);
@@ -98,8 +105,8 @@ function openDatabase(
 }
 
 function openStatuses(config: ConfigOf<'ingest'>, parts: Parts): Statuses {
-  const client = statusClient(STATUS_TIMEOUT_MS, STATUS_CONNECTIONS);
-  const db = openDatabase('status', config, client, parts);
+  const client = { maxPoolSize: STATUS_CONNECTIONS };
+  const db = openDatabase('status', STATUS_TIMEOUT_MS, client, config, parts);
   const reader = new StatusReader({ db, timeoutMs: STATUS_TIMEOUT_MS });
   return new Statuses({ ...parts, reader });
 }

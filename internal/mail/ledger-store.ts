@@ -97,13 +97,9 @@ export class LedgerStore {
 
 const ledgerAfter = { returnDocument: 'after', projection: { mail: 1, notifiedAt: 1 } } as const;
 
-type MailedAccount = Pick<Account, '_id' | 'email' | 'mailVersion' | 'mail'>;
+type MailedAccount = Pick<Account, '_id' | 'email' | 'mailVersion'>;
 
-function asMailed({
-  _id,
-  email,
-  mailVersion,
-}: Pick<Account, '_id' | 'email' | 'mailVersion'>): Filter<Account> {
+function asMailed({ _id, email, mailVersion }: MailedAccount): Filter<Account> {
   return { _id, email, mailVersion: mailVersion ?? { $exists: false } };
 }
 

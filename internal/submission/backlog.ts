@@ -12,19 +12,10 @@ const BACKLOG_BY_PARTNER = 20_000;
 /** Read from each end of `dueAt` to find the oldest record. */
 export const BACKLOG_LOOKED_AT = 500;
 
-/** Each count stops at `BACKLOG_COUNTED`. */
-export interface Backlog {
-  readonly records: Readonly<Record<(typeof backlogStates)[number], number>>;
-  readonly onHold: number;
-  readonly bounced: number;
-  readonly oldestReceivedAt: Readonly<Record<OpenState, Date | undefined>>;
-}
+export type Backlog = Awaited<ReturnType<typeof readBacklog>>;
 
-export async function readBacklog(
-  db: Db,
-  now: Date,
-  partnersOnHold: readonly string[] = [],
-): Promise<Backlog> {
+/** Each count stops at `BACKLOG_COUNTED`. */
+export async function readBacklog(db: Db, now: Date, partnersOnHold: readonly string[] = []) {
   const requests = submissionCollection(db);
   const count = (filter: Filter<SubmissionRecord>): Promise<number> =>
     requests.countDocuments(filter, {
@@ -90,7 +81,5 @@ async function oldest(
     ),
   );
   const times = ends.flat().map(({ receivedAt }) => receivedAt.getTime());
-  return times.length === 0
-    ? undefined
-    : new Date(times.reduce((one, other) => Math.min(one, other)));
+  return times.length === 0 ? undefined : new Date(Math.min(...times));
 }
