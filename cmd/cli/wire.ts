@@ -10,7 +10,6 @@ import type { NameFrom, TrailEntry } from '../../internal/audit/entry.ts';
 import { Trail } from '../../internal/audit/trail.ts';
 import { runCommand } from '../../internal/cli/command-line.ts';
 import { UsageError, type Desk, type ExitCode, type Output } from '../../internal/cli/command.ts';
-import { notedInWords } from '../../internal/view/trail.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { DAY_MS } from '../../internal/platform/clock.ts';
@@ -23,7 +22,7 @@ import { retentionOf } from '../../internal/settings/retention.ts';
 import { loadConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import { DatabaseClock } from '../../internal/platform/database-clock.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
-import { printableJson } from '../../internal/platform/terminal.ts';
+import { printable, printableJson } from '../../internal/platform/terminal.ts';
 import { connectMongo, createMongo, mongoReason } from '../../internal/platform/mongo.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
@@ -176,4 +175,13 @@ function outputTo({ stdout, stderr }: Terminal): Output {
         ? new Promise((resolve) => stdout.once('drain', () => resolve()))
         : Promise.resolve(),
   };
+}
+
+/** For the person who gave the command. */
+function notedInWords({ _id, by, nameFrom, why, ...action }: TrailEntry): string {
+  const about = action.requestId ?? action.partnerId ?? action.keyId ?? '';
+  const reason = why === undefined ? '' : `, because: ${why}`;
+  const hint = nameFrom === 'host' ? '; say who you are with --as NAME' : '';
+  const words = [action.action, about].filter((word) => word !== '').join(' ');
+  return printable(`noted in operator_audit: ${words}, by ${by} (${nameFrom})${reason}${hint}`);
 }
