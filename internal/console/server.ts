@@ -91,6 +91,8 @@ async function addPlugins(app: FastifyInstance, { secret, oidc }: ConsoleOptions
     global: false,
     max: SEARCHES_A_MINUTE,
     timeWindow: '1 minute',
+    // Behind an Ingress everybody has its address.
+    keyGenerator: ({ person, ip }) => person?.name ?? ip,
   });
 }
 

@@ -12,7 +12,7 @@ export interface SecondMail {
   readonly cause: SecondMailCause;
 }
 
-/** One mail has at most 27 attempts. */
+/** Beyond it, the oldest that reached nobody go first. */
 const HAND_OVERS_KEPT = 40;
 
 /** Of an account that is created with its first hand-over. */

@@ -30,21 +30,23 @@ export function timeline(
   account: Account | undefined,
   entries: readonly TrailEntry[],
 ): Happening[] {
+  const states = statesInWords(record);
+  const made = record.history.findIndex(({ state }) => state === 'account_created');
   const events: Event[] = [
-    // The first hand-over begins before the record names its account.
-    ...handOversOf(account?.mail).map(mailInWords),
-    ...statesInWords(record),
+    ...states.slice(0, made + 1),
+    ...handOversOf(account?.mail).map((mail) => mailInWords(mail, states[made]?.notBefore)),
+    ...states.slice(made + 1),
     ...entries.map((entry) => ({ at: entry.at, what: actionInWords(entry) })),
     ...(record.erasedAt === undefined
       ? []
       : [{ at: record.erasedAt, what: 'personal data erased' }]),
   ];
-  // The stable sort keeps an e-mail before the state it led to.
+  // The stable sort keeps an e-mail between the states it follows and leads to.
   const ms = ({ at, notBefore = at }: Event): number => notBefore.getTime();
   return folded(events.toSorted((one, other) => ms(one) - ms(other)));
 }
 
-/** In their own order, because the clocks of two processes differ by milliseconds. */
+/** In their own order, because two processes know the time within milliseconds of each other. */
 function statesInWords(record: SubmissionRecord): Event[] {
   let notBefore = new Date(0);
   return record.history.map((entry, index) => {
@@ -110,12 +112,15 @@ function stateInWords(entry: HistoryEntry, record: SubmissionRecord, index: numb
   }
 }
 
-function mailInWords(mail: MailHandOver): Event {
-  const { startedAt, endedAt } = mail;
+/** What was tried came after its account was `made`. */
+function mailInWords(mail: MailHandOver, made: Date | undefined): Event {
+  const { startedAt, endedAt, result } = mail;
+  const at = endedAt ?? startedAt;
+  const notBefore = made !== undefined && result !== 'aborted' && at < made ? made : at;
   if (endedAt === undefined)
-    return { at: startedAt, what: `${HANDED}: no result noted, it may be out` };
+    return { at, what: `${HANDED}: no result noted, it may be out`, notBefore };
   const took = ` after ${duration(endedAt.getTime() - startedAt.getTime())}`;
-  return { at: endedAt, what: endingInWords(mail), took };
+  return { at, what: endingInWords(mail), took, notBefore };
 }
 
 const HANDED = 'e-mail handed to the mail server';

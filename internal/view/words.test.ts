@@ -55,6 +55,22 @@ test('states stand in order although the second clock was behind', () => {
   ]);
 });
 
+test('an e-mail stands behind its account although the clock of its process was behind', () => {
+  const history = [
+    { state: 'recorded', at: at(1), attempt: 0 },
+    { state: 'account_created', at: at(2), attempt: 1 },
+    { state: 'completed', at: at(0), attempt: 1 },
+  ];
+  const record = { history, httpStatus: 202 } as unknown as SubmissionRecord;
+  const account = { mail: ledgerOf(accepted) } as unknown as Account;
+  expect(timeline(record, account, []).map(({ what }) => what)).toEqual([
+    'recorded, answered 202',
+    'account created',
+    expect.stringContaining('accepted (250)'),
+    expect.stringContaining('completed'),
+  ]);
+});
+
 test('an error of an earlier attempt is no reason of a completed request', () => {
   const lastError = 'the mail server could not be used (EAUTH AUTH PLAIN 535)';
   expect(errorOf({ state: 'completed', lastError })).toBeUndefined();

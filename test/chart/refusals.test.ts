@@ -52,7 +52,7 @@ describe('refused by the schema', () => {
 
   // Helm's regular expressions differ from those of the settings.
   test.each(addresses)(
-    '%j is an e-mail address for schema and settings alike: %s',
+    'the schema of the chart takes %j as an e-mail address: %s, as the settings do',
     async (address, right) => {
       const places = ['smtp.from', 'tests.email', 'evaluation.mailFrom'];
       const values = places.reduce<Json>((all, path) => withValue(all, path, address), production);

@@ -158,7 +158,7 @@ test('control characters from partners do not reach the terminal', async () => {
   await world.stores.requests.insertOne(record);
   const shown = await cli('show', record._id, '--reveal');
   expect(shown.code).toBe(0);
-  // oxlint-disable-next-line no-control-regex -- what must not be there
+  // oxlint-disable-next-line no-control-regex -- the test looks for control characters
   const hidden = /[\u0000-\u001f\u007f-\u009f\u202a-\u202e]/;
   expect(shown.stdout.replaceAll('\n', '')).not.toMatch(hidden);
   expect(shown.stdout).toContain('�[2J� answer');

@@ -42,7 +42,7 @@ let processor: ServiceProcess;
 beforeAll(async () => {
   own = await openOwnWorld();
   world = own.world;
-  // The test's own connection fails too.
+  // The test's own client loses Redis too; without a listener that would fail the test.
   world.stores.redis.on('error', () => {});
   ingest = await world.start('ingest');
   processor = await world.spawn('processor');

@@ -89,7 +89,7 @@ test('the same application, live and as a test of two partners, makes three inde
   // Sent again, each is its own first.
   expect(await submitted(application, testKey, key)).toBe(own);
   expect(await submitted(application, world.key, key)).toBe(live);
-  // Among its own tests, the second one is a duplicate.
+  // Without the idempotency key it is a duplicate among this partner's tests.
   expect(await outcomeOf(await submitted(application))).toBe(
     'rejected, email duplicate_email, ein duplicate_ein',
   );

@@ -95,7 +95,7 @@ describe('a faulty API server', () => {
     await keysStay();
   });
 
-  test('after a restart without old versions, a 410 inside the stream causes a new list', async () => {
+  test('after the API server has forgotten old versions, a 410 in the watch makes the source list again', async () => {
     // The source alone, with counted lists and watches.
     const namespace = own.keys;
     const kubernetes = new Kubernetes(await own.cluster.controllerKubeconfig(own.home, proxy.url));

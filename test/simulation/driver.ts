@@ -36,7 +36,7 @@ export interface DriverOptions {
   readonly tamper?: Tamper;
   readonly concern?: WriteConcern | undefined;
   readonly replicates?: () => boolean;
-  /** Says whether a query would find nothing, so that it takes no time. */
+  /** Whether a query would find nothing; such a query takes no simulated time. */
   readonly findsNothing?: (filter: Document) => boolean;
 }
 

@@ -48,7 +48,7 @@ export function startIngestProcess(world: World, process: SimProcess): Ingest {
   return { process, submit };
 }
 
-/** The parts that cmd/ingest/wire.ts passes, on the models. */
+/** What cmd/ingest/wire.ts gives the server, over the simulated database, queue and clock. */
 function toolsOf(world: World, process: SimProcess): SubmitTools {
   const { parts } = world;
   const writing = world.connect(process, 'ingest', ACCEPT_MS);

@@ -26,7 +26,7 @@ test('in an outage an untried withdrawal does not wait for a pause', async () =>
   });
   try {
     for (let index = 0; index < PENDING; index += 1) withdrawals.add(newRecord());
-    // No timer runs here.
+    // Fake timers stand still, so only writes without a pause before them happen.
     for (let turn = 0; turn < 20_000; turn += 1) await Promise.resolve();
     // Each write is half as large as the one before.
     expect(writes).toBeGreaterThan(10);

@@ -153,7 +153,7 @@ export class Cluster {
   }
 }
 
-/** Handles a failed call with this status by `otherwise`, or ignores it. */
+/** After a call that failed with this status runs `otherwise`; throws every other failure. */
 function unlessStatus(status: number, otherwise: () => Promise<unknown> = () => Promise.resolve()) {
   return async (error: unknown): Promise<unknown> => {
     if ((error as { code?: number }).code !== status) throw error;

@@ -130,7 +130,7 @@ export async function openRaw(baseUrl: string): Promise<RawConnection> {
     ended = true;
   });
   await once(socket, 'connect');
-  // After a reset, the bytes before it stay readable.
+  // A reset must not fail the test: what came before it can still be read.
   socket.on('error', () => {});
   return {
     socket,

@@ -69,7 +69,7 @@ export class MailCatcher {
     return `smtp://${LOOPBACK}:${this.#port}`;
   }
 
-  /** Finds mails by envelope recipient, in any case. */
+  /** Finds mails by envelope recipient; capitals do not matter. */
   mailsTo(address: string): CaughtMail[] {
     const wanted = address.toLowerCase();
     return this.mails.filter(({ envelopeTo }) =>

@@ -37,7 +37,7 @@ export const pages = found(
   'deploy/examples/*',
 ).map((path) => pageOf(path));
 
-/** The section of each alert as a page whose path ends in `#` and the alert. */
+/** Each alert's section as a page of its own, with the path `FILE#ALERT`. */
 export const alertSections = pages
   .filter(({ path }) => path.startsWith('docs/runbooks/'))
   .flatMap(({ path, text }) =>
