@@ -120,6 +120,8 @@ async function correct(target: Correction, desk: Desk): Promise<boolean> {
   const corrected = { ...target, record: { ...record, ...seen, applicant } };
   const reason = `operator corrected the address, by ${trail.by}`;
   if ((await move([corrected], 'correct_address', reason, desk)) === 1) return true;
+  // Another operator had it mailed again first.
+  if ((await desk.submissions.byId(record._id))?.state === 'account_created') return true;
   throw new CommandError(
     `${account._id} has the address and its old link is void, but ${record._id} changed meanwhile: give the same command again, and it mails the new link`,
   );

@@ -21,8 +21,11 @@ import type { Person } from './sign-in.ts';
 const PERSONAL = ['id', 'email', 'ein', 'name'];
 const FOUND_PAGE = 50;
 const TRAIL_PAGE = 50;
-/** Searches that may be continued; further ones must be asked for again. */
+/** What a search keeps, so that others cannot fill the memory. */
+const KEPT = ['id', 'since', 'until', ...Object.keys(fields)];
+/** Searches that may be continued, for an hour; further ones must be asked for again. */
 const CONTINUED = 1_000;
+const CONTINUED_MS = 3_600_000;
 /** As long as the first page's table counts; a day of a busy partner is too much to group. */
 const PARTNER_SHOWN_MS = 3_600_000;
 
@@ -89,7 +92,9 @@ function addFind(app: FastifyInstance, desk: Desk, clock: Clock): void {
     const rows = shown.map((record) => rowOf(record, false));
     if (next === undefined) return page(reply, { ...again, found: rows });
     const token = randomUUID();
-    continued.set(token, { asked, before: next });
+    const kept = Object.entries(asked).filter(([name]) => KEPT.includes(name));
+    continued.set(token, { asked: Object.fromEntries(kept), before: next });
+    setTimeout(() => continued.delete(token), CONTINUED_MS).unref();
     const [oldest = token] = continued.keys();
     if (continued.size > CONTINUED) continued.delete(oldest);
     return page(reply, { ...again, found: rows, more: token });

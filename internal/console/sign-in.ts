@@ -88,6 +88,7 @@ export function addSignIn(
 ): void {
   const session = cookieOf<Person>('session', SESSION_SECONDS, clock);
   const login = cookieOf<Login>('login', LOGIN_SECONDS, clock);
+  const provider = discoverOnce(options);
   app.decorateRequest('person', {
     getter(this: FastifyRequest) {
       return session.kept(this);
@@ -99,7 +100,7 @@ export function addSignIn(
     const verifier = oidc.randomPKCECodeVerifier();
     const { to = '/' } = request.query as { to?: string };
     login.keep(reply, { state, nonce, verifier, to: ownPath(to) });
-    const target = oidc.buildAuthorizationUrl(await discover(options), {
+    const target = oidc.buildAuthorizationUrl(await provider(), {
       redirect_uri: new URL(CALLBACK, options.publicUrl).href,
       scope: 'openid profile email',
       state,
@@ -115,7 +116,7 @@ export function addSignIn(
     void login.clear(reply);
     if (begun === undefined) return reply.say(400, 'The log-in took too long, or began elsewhere.');
     const back = new URL(request.url, options.publicUrl);
-    const claims = await claimsOf(options, back, begun).catch((error: unknown) => {
+    const claims = await claimsOf(provider, back, begun).catch((error: unknown) => {
       log.warn({ reason: reasonOf(error) }, 'a log-in failed');
     });
     if (claims === undefined) return reply.say(400, 'The log-in did not succeed: try again.');
@@ -135,7 +136,16 @@ export function addSignIn(
   );
 }
 
-/** At each log-in, because the console starts without the provider. */
+/** At the first log-in that finds the provider, because the console starts without it. */
+function discoverOnce(options: OidcOptions): () => Promise<oidc.Configuration> {
+  let known: Promise<oidc.Configuration> | undefined;
+  return () =>
+    (known ??= discover(options).catch((error: unknown) => {
+      known = undefined;
+      throw error;
+    }));
+}
+
 async function discover(options: OidcOptions): Promise<oidc.Configuration> {
   const issuer = new URL(options.issuer);
   try {
@@ -156,11 +166,11 @@ export class ProviderError extends Error {
 type Claims = Readonly<Record<string, unknown>>;
 
 async function claimsOf(
-  options: OidcOptions,
+  provider: () => Promise<oidc.Configuration>,
   back: URL,
   { verifier, state, nonce }: Login,
 ): Promise<Claims | undefined> {
-  const tokens = await oidc.authorizationCodeGrant(await discover(options), back, {
+  const tokens = await oidc.authorizationCodeGrant(await provider(), back, {
     pkceCodeVerifier: verifier,
     expectedState: state,
     expectedNonce: nonce,

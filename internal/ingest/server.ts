@@ -45,7 +45,7 @@ export async function createIngestServer(
     return503OnClosing: false,
     forceCloseConnections: 'idle',
     exposeHeadRoutes: false,
-    // Called for each address of a host.
+    // Fastify makes no second server then: of the addresses of a name, the first is served.
     serverFactory: (handler) => connections.watch(createServer(options, handler)),
     clientErrorHandler: () => {},
     rewriteUrl: routedUrl,

@@ -110,7 +110,7 @@ const ABSENCES: readonly Cause[] = [
     'its certificate is not trusted{code}; give its CA in NODE_EXTRA_CA_CERTS (chart: caBundle), or renew the certificate if it is too old',
   ],
   [
-    /(EPROTO|ETLS)|wrong version number|ssl routines|STARTTLS|^code=ERR_(?:SSL|TLS)_/im,
+    /\b(EPROTO|ETLS)\b|wrong version number|ssl routines|STARTTLS|^code=ERR_(?:SSL|TLS)_/im,
     'TLS cannot be agreed on{code}; check the port and whether TLS is meant in {setting}',
   ],
   [

@@ -65,6 +65,8 @@ export async function ensureIndexes(
         `${collection}: index ${index.name} is not as this version defines it; drop it, and it is made again`,
       );
     }
+    // The list also has an index whose build goes on, and may fail.
+    if (failure !== undefined) throw forOperator(failure, `${collection}: indexes ${names}`);
   }
 }
 
