@@ -180,6 +180,18 @@ test('a wrong password and a missing right are reported with the error of the se
   );
 });
 
+test('a relay that refuses at the greeting is told by its answer', async () => {
+  const relay = createServer((socket) => {
+    socket.on('error', () => undefined);
+    socket.end('421 4.7.0 Too many connections\r\n');
+  });
+  await listen(relay);
+  expect(await tellers.smtp(`smtp://${at(relay)}`)).toMatch(
+    /: it answers with an error \(421\); check its log/,
+  );
+  relay.close();
+});
+
 /** Sends an answer for each piece of data. */
 async function startRaw(answer: (said: string) => Buffer | string): Promise<Server> {
   const server = createServer((socket) => {
