@@ -112,7 +112,7 @@ function wrongCommands({ spans, lines }: Page): string[] {
   for (const code of [...spans, ...lines]) {
     for (const [, rest = ''] of filledIn(code).matchAll(COMMAND)) {
       try {
-        // A sentence may name the program alone.
+        // A sentence may name a command without its arguments.
         const line = shellWords(rest);
         if (commandOf(line)?.name !== line.join(' ')) program().parse(line, { from: 'user' });
       } catch (error) {

@@ -1,4 +1,4 @@
-/** A partner that keeps many reads waiting delays another's by one query. */
+/** However many reads a partner has waiting, another's waits for a few of them. */
 import { expect, test } from '@jest/globals';
 import { FairReads } from './fair-reads.ts';
 

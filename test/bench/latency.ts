@@ -1,6 +1,6 @@
 /**
- * `make bench OF=latency`: how long answers take at fixed rates, as partners send them: whether or
- * not earlier requests have been answered. Rates are shares of what the server accepts at most.
+ * `make bench OF=latency`: how long answers take at fixed rates. As with partners, a request does not
+ * wait until earlier ones are answered. Each rate is a share of the server's measured capacity.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

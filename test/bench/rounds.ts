@@ -12,7 +12,7 @@ export interface Sample {
   readonly seconds: number;
   /** 99 of 100 requests took at most this long. */
   readonly p99Ms?: number;
-  /** By service, stores and bench. */
+  /** By program; `service` is our processes together. */
   readonly processorSeconds: Readonly<Record<string, number>>;
 }
 

@@ -134,7 +134,7 @@ describe('an option', () => {
       ]),
     );
 
-  test('the egress policy allows only the named peers, and DNS in the cluster', async () => {
+  test('the egress policy allows the named peers, DNS in the cluster and the probe of a public address', async () => {
     const to = (cidr: string): Json[] => [{ ipBlock: { cidr } }];
     const egress = {
       enabled: true,

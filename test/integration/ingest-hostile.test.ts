@@ -314,7 +314,7 @@ describe('a partner that is slow', () => {
     // On a busy machine some are answered 503.
     const before = await count('requests', {});
     let sent = 0;
-    // The kernels hold megabytes before one stays unread in ingest.
+    // The buffers of the kernels take megabytes of answers before ingest keeps one.
     const isClosed = async (): Promise<boolean> => {
       if ((await count('requests', {})) - before === sent) {
         connection.write(list.repeat(MAX_PIPELINED));

@@ -32,7 +32,7 @@ beforeAll(async () => {
 afterAll(() => collector.close());
 afterEach(async () => {
   world.mail.setFault(undefined);
-  // Remaining work would hold the places of the next test.
+  // Unfinished work would keep the processor busy, and the next test's requests would wait.
   await eventually(
     'nothing to be left',
     async () =>

@@ -16,7 +16,7 @@ export interface Selector {
 const SELECTOR = /\b((?:partner_ingest|nodejs|process)_[a-z0-9_]+)\b(?!:)(?:\{([^}]*)\})?/g;
 const MATCHER = /(\w+)(=~|!~|!=|=)"([^"]*)"/g;
 
-/** All selectors in `expression`, except those of recording rules. */
+/** The selectors in `expression` of metrics of ours and of Node, without recording rules. */
 export function selectorsIn(expression: string): Selector[] {
   return [...expression.matchAll(SELECTOR)].map(([, name = '', matchers = '']) => ({
     metric: name.replace(/_(bucket|count)$/, '').replace(/_sum$/, ''),
