@@ -199,7 +199,12 @@ function complaints(log: Logger) {
       const at = performance.now();
       // A failed export is reported as the JSON of its error, which may quote the collector's answer.
       const failed = message.startsWith('{');
-      last = { at, reason: failed ? contactReason(COLLECTOR, { message: '', ...JSON.parse(message) }) : message };
+      last = {
+        at,
+        reason: failed
+          ? contactReason(COLLECTOR, { message: '', ...JSON.parse(message) })
+          : message,
+      };
       untold += 1;
       if (at - loggedAt < COMPLAINT_MS) return;
       const fields = { reason: last.reason, untold: untold - 1 };
