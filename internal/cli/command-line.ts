@@ -136,7 +136,7 @@ function checkTogether(name: string, { idempotencyKey, partner, since, until }: 
     throw new UsageError(`${name}: --since must be before --until`);
 }
 
-export interface Surroundings extends Pick<Call, 'out' | 'clock' | 'keysNamespace'> {
+interface Surroundings extends Pick<Call, 'out' | 'clock' | 'keysNamespace'> {
   readonly openDesk: (values: Values) => Desk;
   /** Without this call, a signal ends the process. */
   readonly catchStop: () => AbortSignal;

@@ -26,7 +26,7 @@ const STALE_MS = 60_000;
 const GONE = 410;
 const versionSchema = z.object({ metadata: z.object({ resourceVersion: z.string() }) });
 
-export interface FollowTools {
+interface FollowTools {
   readonly kubernetes: Kubernetes;
   readonly core: CoreV1Api;
   readonly clock: Clock;

@@ -24,7 +24,7 @@ export interface LeaderLoop extends Omit<LoopOptions<LoopName>, 'run'> {
   forget(): void;
 }
 
-export interface LeadershipTools {
+interface LeadershipTools {
   readonly lease: Pick<KeyDocuments, 'take' | 'renew' | 'giveBack'>;
   /** Unique for each start of a process. */
   readonly holder: string;

@@ -24,7 +24,7 @@ interface Told {
   readonly atMs: number;
 }
 
-export interface EventTools {
+interface EventTools {
   readonly core: CoreV1Api;
   readonly clock: Clock;
   readonly log: Logger;

@@ -12,7 +12,7 @@ import type { LeaderLoop } from './leadership.ts';
 
 const MS_PER_SECOND = 1_000;
 
-export interface BacklogTools {
+interface BacklogTools {
   readonly db: Db;
   readonly holds: Pick<PartnerHolds, 'list'>;
   readonly queues: { counts(): Promise<Readonly<Record<JobState, number>>> };

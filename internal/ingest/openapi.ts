@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';
 
-export interface OpenApiSettings {
+interface OpenApiSettings {
   readonly rateLimitMax: number;
   readonly rateLimitWindowSeconds: number;
   readonly statusEndpoint: boolean;

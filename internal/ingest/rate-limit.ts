@@ -53,7 +53,7 @@ interface Count {
   readonly answer: (counted: Counted) => void;
 }
 
-export interface LimiterStoreTools {
+interface LimiterStoreTools {
   /** Its commands must fail at once during an outage. */
   readonly redis: RedisClient;
   readonly metrics: Pick<IngestMetrics, 'limiterDecisions' | 'limiterFallback'>;

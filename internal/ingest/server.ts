@@ -16,9 +16,9 @@ const REQUEST_TIMEOUT_MS = 30_000;
 const CONNECTIONS_CHECK_MS = 1_000;
 const MAX_HEADER_BYTES = 16 * 1024;
 
-export type ServerTools = Omit<HookTools & RouteTools, 'readHop'>;
+type ServerTools = Omit<HookTools & RouteTools, 'readHop'>;
 
-export interface ServerSettings extends LimitSettings {
+interface ServerSettings extends LimitSettings {
   readonly keepAliveSeconds: number;
   readonly trustedProxies: readonly string[];
 }

@@ -28,7 +28,7 @@ interface Wait {
   end(waited: boolean): void;
 }
 
-export interface StatusTools {
+interface StatusTools {
   readonly reader: Pick<StatusReader, 'read' | 'list'>;
   /** Aborts when the process drains. */
   readonly drain: AbortSignal;

@@ -3,7 +3,7 @@ import { stringify } from 'yaml';
 import { keyDigest } from './api-key.ts';
 import { PARTNER_LABEL } from './key-secret.ts';
 
-export interface KeyManifest {
+interface KeyManifest {
   readonly name: string;
   readonly namespace: string;
   readonly partner: string;

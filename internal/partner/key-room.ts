@@ -8,7 +8,7 @@ const KEY_BYTES = 1_200;
 /** Keys are counted in bytes, so that this one bound is 10,000 keys and 12 MB. */
 const ROOM = KEYS_MAX * KEY_BYTES;
 
-export interface KeyRoom {
+interface KeyRoom {
   readonly fitting: readonly StoredKey[];
   readonly over: readonly StoredKey[];
   /** Of all keys that are asked for; 1 is full. */

@@ -63,7 +63,7 @@ export const problemCodes = [
   'unreadable_namespace',
   'unreadable_file',
 ] as const;
-export type ProblemCode = (typeof problemCodes)[number];
+type ProblemCode = (typeof problemCodes)[number];
 
 /** Never quotes a key. */
 export interface Problem {

@@ -6,7 +6,7 @@
  */
 import type { Logger } from './log.ts';
 
-export interface Place {
+interface Place {
   readonly name: string;
   /** Host and port. */
   readonly at?: string | undefined;

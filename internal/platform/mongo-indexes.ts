@@ -19,7 +19,7 @@ export interface IndexDefinition {
 }
 
 /** A fault that only an operator can fix. */
-export class IndexError extends Error {
+class IndexError extends Error {
   override readonly name = 'IndexError';
 }
 

@@ -16,7 +16,7 @@ export const notAcceptedReasons = [
   'write_error',
   'id_taken',
 ] as const;
-export type NotAccepted = (typeof notAcceptedReasons)[number];
+type NotAccepted = (typeof notAcceptedReasons)[number];
 
 /**
  * - `in_doubt`: sent without a reliable reply, so the record must be withdrawn.

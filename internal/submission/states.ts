@@ -15,7 +15,7 @@ export const finalStates = [
   'withdrawn',
 ] as const;
 export type OpenState = (typeof openStates)[number];
-export type FinalState = (typeof finalStates)[number];
+type FinalState = (typeof finalStates)[number];
 export type State = OpenState | FinalState;
 export const states: readonly State[] = [...openStates, ...finalStates];
 
