@@ -31,6 +31,9 @@ const FLOORS: Readonly<Record<string, number>> = {
   'cmd/cli': 4,
 };
 const MAIN_MAX_LINES = 40;
+/** The names that collections have in the code. */
+const READ_CALL =
+  /(?:ollection|ccounts|equests|ocuments|ubmissions|ntries|rateLimited|#revoked|#uses|#partners)\s*\.(?:find|findOne|aggregate|countDocuments|estimatedDocumentCount)(?:<.*>)?\(/g;
 const FILE_MAX_LINES = 360;
 
 interface SourceFile {
@@ -38,6 +41,13 @@ interface SourceFile {
   readonly text: string;
   readonly room: string;
   readonly imports: readonly string[];
+}
+
+function inParentheses(text: string, from: number): string {
+  let open = 1;
+  let at = from;
+  for (; open > 0; at += 1) open += text[at] === '(' ? 1 : text[at] === ')' ? -1 : 0;
+  return text.slice(from, at);
 }
 
 function sources(folder: string): SourceFile[] {
@@ -252,4 +262,20 @@ test('generated documentation is up to date', async () => {
 
 test('the lock file names no registry', () => {
   expect(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')).not.toContain('"resolved"');
+});
+
+test('every read of the database ends at the server', () => {
+  const reads = sources('internal')
+    .flatMap(({ path, text }) =>
+      [...text.matchAll(READ_CALL)].map(({ index, 0: call }) => ({
+        at: `${path}:${text.slice(0, index).split('\n').length}`,
+        words: inParentheses(text, index + call.length),
+      })),
+    )
+    .filter(({ words }) => !/^['(]/.test(words));
+  expect(reads.length).toBeGreaterThan(30);
+  const unbounded = reads.filter(
+    ({ words }) => !/\bbounded\b|\bmaxTimeMS\b|,\s*options\b/.test(words),
+  );
+  expect(unbounded.map(({ at }) => at)).toEqual([]);
 });

@@ -80,6 +80,7 @@ export class AccountStore {
         {
           projection: { requestId: 1, emailNormalized: 1, ein: 1, partnerId: 1 },
           readConcern: 'majority',
+          ...bounded,
         },
       )
       .toArray();
@@ -102,7 +103,7 @@ export class AccountStore {
   }
 
   async read(accountId: string): Promise<Account | undefined> {
-    return (await this.#collection.findOne({ _id: accountId })) ?? undefined;
+    return (await this.#collection.findOne({ _id: accountId }, bounded)) ?? undefined;
   }
 
   /** Removes former data of accounts released before `until`. True if more may be due. */

@@ -8,6 +8,7 @@ import {
 } from '../account/account.ts';
 import type { Mode } from '../partner/mode.ts';
 import type { Clock } from '../platform/clock.ts';
+import { bounded } from '../platform/mongo-read.ts';
 import { pastLockConflicts } from '../platform/mongo.ts';
 import type { Intent } from '../account/mail-ledger.ts';
 import { ended, mayHaveArrived, toForget } from './ledger.ts';
@@ -43,7 +44,7 @@ export class LedgerStore {
     );
     if (matchedCount === 1) return true;
     // A repeated update matches nothing, because its hand-over is already stored.
-    const found = await this.#accounts.findOne({ _id }, { projection: { mail: 1 } });
+    const found = await this.#accounts.findOne({ _id }, { projection: { mail: 1 }, ...bounded });
     const noted = found?.mail?.handOvers[String(intent.claim)];
     return noted?.startedAt.getTime() === intent.startedAt.getTime();
   }

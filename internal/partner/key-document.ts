@@ -59,7 +59,8 @@ export class KeyDocuments {
 
   /** False while another process holds the lease. Rejects with `NewerVersionError`. */
   async take(holder: string): Promise<boolean> {
-    const found = await call(this.#documents.findOne({ _id: KEYS }, { projection: { schema: 1 } }));
+    const options = { projection: { schema: 1 }, maxTimeMS: CALL_TIMEOUT_MS };
+    const found = await call(this.#documents.findOne({ _id: KEYS }, options));
     if (found !== null) refuseNewer('the partner keys', found, KEYS_SCHEMA);
     else {
       const version = this.#clock.now().getTime();

@@ -1,10 +1,16 @@
-/** Reads with a deadline, and a walk over a collection that holds one page in memory. */
-import { MongoServerError, type Collection, type Document, type Filter } from 'mongodb';
+/** Reads with a deadline, by ranges of ids: the newest first, or a walk over a collection. */
+import {
+  MongoServerError,
+  type Collection,
+  type Document,
+  type Filter,
+  type FindOptions,
+} from 'mongodb';
 import { defined } from './defined.ts';
-import { idLater, timeOfId } from './ids.ts';
+import { firstIdAt, idLater, timeOfId } from './ids.ts';
 
 /** Below the client's 10 s, so that the server's error gives the reason. */
-const READ_DEADLINE_MS = 8_000;
+export const READ_DEADLINE_MS = 8_000;
 
 /** About 100 KB. */
 export const WALK_PAGE = 500;
@@ -80,6 +86,84 @@ export async function* pagesOf<T extends { readonly _id: string }>(
   }
 }
 
+/** Holds a page of a busy partner; FerretDB sorts it in some 10 ms. */
+const NEWEST_RANGE_MS = 10_000;
+const WIDENED_BY = 16;
+/** A wider range that takes longer is read again in parts. */
+const NEWEST_NARROWED_AFTER_MS = 150;
+/** Less is not worth a query. */
+const LEAST_READ_MS = 20;
+/** The clocks of processes that make ids differ by less. */
+const AHEAD_MS = 3_600_000;
+
+/**
+ * Reads at most `size` matches, newest id first, from ids below `before` down to `from`. `next` is
+ * the `before` with which to go on; it is absent after the last match. Where time runs out, fewer
+ * are found, perhaps none, and `next` tells how far the search came; rejects if it came nowhere.
+ *
+ * FerretDB sorts all that a query matches, and with one bound it takes the index of ids; therefore
+ * each query has both.
+ */
+export async function newestOf<T extends { readonly _id: string }>(
+  collection: Collection<T>,
+  filter: Filter<T>,
+  {
+    size,
+    prefix,
+    before,
+    from = firstIdAt(prefix, new Date(0)),
+    withinMs,
+    ...read
+  }: {
+    readonly size: number;
+    /** Of the ids. */
+    readonly prefix: string;
+    readonly before?: string | undefined;
+    /** Included. */
+    readonly from?: string | undefined;
+    /** For all queries together; the server ends each of them by then. */
+    readonly withinMs: number;
+  } & Pick<FindOptions, 'hint' | 'projection' | 'readConcern'>,
+): Promise<{ readonly found: T[]; readonly next?: string }> {
+  const endsAt = performance.now() + withinMs;
+  const nowMs = Date.now();
+  const found: T[] = [];
+  let below = before ?? firstIdAt(prefix, new Date(nowMs + AHEAD_MS));
+  let backMs = NEWEST_RANGE_MS;
+  let widenedBy = WIDENED_BY;
+  let isFirst = true;
+  while (below > from) {
+    const leftMs = Math.floor(endsAt - performance.now());
+    if (leftMs < LEAST_READ_MS && !isFirst) return { found, next: below };
+    const start = firstIdAt(prefix, new Date(Math.min(timeMs(below), nowMs) - backMs));
+    const lowest = start > from ? start : from;
+    const isNarrowest = backMs <= NARROWEST_MS;
+    try {
+      const page = await collection
+        .find({ ...filter, _id: { $gte: lowest, $lt: below } } as Filter<T>, {
+          ...read,
+          maxTimeMS: Math.max(1, isNarrowest ? leftMs : Math.min(leftMs, NEWEST_NARROWED_AFTER_MS)),
+        })
+        .sort({ _id: -1 })
+        .limit(size - found.length)
+        .batchSize(size)
+        .toArray();
+      found.push(...(page as T[]));
+      if (found.length >= size) return { found, ...defined({ next: found.at(-1)?._id }) };
+      below = lowest;
+      backMs *= widenedBy;
+      isFirst = false;
+    } catch (error) {
+      if (!tookTooLong(error) || (isNarrowest && isFirst)) throw error;
+      if (isNarrowest) return { found, next: below };
+      backMs = Math.max(NARROWEST_MS, Math.min(backMs, nowMs - timeMs(from)) / NARROWED_BY);
+      // Wide ranges hold too much here, so that each would cost a failed read.
+      widenedBy = 2;
+    }
+  }
+  return { found };
+}
+
 async function beforeFirst<T extends { readonly _id: string }>(
   collection: Collection<T>,
 ): Promise<string | undefined> {
@@ -97,4 +181,9 @@ const MAX_TIME_EXPIRED = 50;
 
 export function tookTooLong(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === MAX_TIME_EXPIRED;
+}
+
+/** The error of a read of several queries whose time has passed; the driver's own for one query. */
+export function tooLong(): MongoServerError {
+  return new MongoServerError({ message: 'reading took too long', code: MAX_TIME_EXPIRED });
 }

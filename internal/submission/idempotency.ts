@@ -60,7 +60,7 @@ export async function adoptFirst(
   const found: First[] = await collection
     .find(
       { idempotencyDigest: { $in: records.map((record) => record.idempotencyDigest!) } },
-      { readConcern: 'majority', projection: firstFields },
+      { readConcern: 'majority', projection: firstFields, maxTimeMS: timeoutMs },
     )
     .toArray();
   const byDigest = new Map(found.map((first) => [first.idempotencyDigest, first]));

@@ -55,12 +55,18 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     unique: true,
     partialFilterExpression: { idempotencyDigest: { $exists: true } },
   },
-  // Tests alone are in these two. A test expires whatever became of it.
+  // Tests alone are in these three. A test expires whatever became of it.
   {
     collection: SUBMISSIONS,
     name: 'requests_tests_due',
     key: { dueAt: 1 },
     partialFilterExpression: { test: true, dueAt: { $exists: true } },
+  },
+  {
+    collection: SUBMISSIONS,
+    name: 'requests_tests_partner',
+    key: { partnerId: 1, _id: -1 },
+    partialFilterExpression: { test: true },
   },
   {
     collection: SUBMISSIONS,

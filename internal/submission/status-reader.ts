@@ -5,11 +5,14 @@ import { later } from '../platform/clock.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import { defined } from '../platform/defined.ts';
 import { firstIdAt } from '../platform/ids.ts';
+import { newestOf } from '../platform/mongo-read.ts';
 import { idempotencyDigest } from './idempotency.ts';
 import type { State } from './states.ts';
 import { live, submissionCollection, type SubmissionRecord } from './submission.ts';
 
 export const LIST_PAGE = 100;
+/** The server ends a read this long before its caller gives up, so that no read is abandoned. */
+const ANSWER_MS = 500;
 /** For a page of one state: at most 32 MB of bodies pass. */
 const LIST_LOOKED_AT = 500;
 /** An id is made before the head, the record is stamped after the body: 20 s, and clocks differ. */
@@ -51,45 +54,72 @@ export class StatusReader {
 
   /** Requests of all partners: an unknown id takes as long as another partner's. */
   read(requestIds: readonly string[]): Promise<readonly StatusRecord[]> {
-    return this.#within(this.#collection.find({ _id: { $in: requestIds } }, reading));
+    return this.#within(
+      this.#collection
+        .find({ _id: { $in: requestIds } }, { ...reading, maxTimeMS: this.#serverMs })
+        .toArray(),
+    );
   }
 
   /** Newest first. States have no index, so a page may be short although there are more. */
   async list(query: ListQuery): Promise<ListPage> {
     const { partnerId, test, since, until, states, before, idempotencyKey: key } = query;
-    const first = since && firstIdAt('req', later(since, -ID_AND_RECEIPT_MS));
+    if (key !== undefined) return this.#withKey(query, key);
+    const from = since && firstIdAt('req', later(since, -ID_AND_RECEIPT_MS));
     const end = until && firstIdAt('req', later(until, ID_AND_RECEIPT_MS));
     const [last] = [before, end].filter((id) => id !== undefined).toSorted();
     const lookedAt = states === undefined ? LIST_PAGE : LIST_LOOKED_AT;
-    const found = await this.#within(
-      this.#collection
-        .find(
-          {
-            partnerId,
-            ...(test ? { test } : live),
-            ...(first || last ? { _id: defined({ $gte: first, $lt: last }) } : {}),
-            ...(since || until ? { receivedAt: defined({ $gte: since, $lt: until }) } : {}),
-            ...(key && {
-              idempotencyDigest: idempotencyDigest(
-                ownerName(partnerId, query),
-                'submitApplication',
-                key,
-              ),
-            }),
-          },
-          reading,
-        )
-        .sort({ _id: -1 })
-        .limit(lookedAt),
+    const { found, next } = await this.#within(
+      newestOf<SubmissionRecord>(
+        this.#collection,
+        {
+          partnerId,
+          ...(test ? { test } : live),
+          ...(since || until ? { receivedAt: defined({ $gte: since, $lt: until }) } : {}),
+        },
+        {
+          ...reading,
+          hint: test ? 'requests_tests_partner' : 'requests_partner',
+          size: lookedAt,
+          prefix: 'req',
+          before: last,
+          from,
+          withinMs: this.#serverMs,
+        },
+      ),
     );
-    const records = found
-      .filter(({ state }) => states?.includes(state) ?? true)
-      .slice(0, LIST_PAGE);
-    const seen = records.length === LIST_PAGE ? records.at(-1) : found[lookedAt - 1];
-    return { records, ...defined({ next: seen?._id }) };
+    const matching = found.filter(({ state }) => states?.includes(state) ?? true);
+    const records = matching.slice(0, LIST_PAGE);
+    const isCut = matching.length > LIST_PAGE;
+    return { records, ...defined({ next: isCut ? records.at(-1)?._id : next }) };
   }
 
-  #within(found: { toArray(): Promise<StatusRecord[]> }): Promise<StatusRecord[]> {
-    return withDeadline(found.toArray(), this.#timeoutMs, 'reading statuses');
+  /** At most one record has the digest, so the other conditions need no query. */
+  async #withKey(query: ListQuery, key: string): Promise<ListPage> {
+    const { partnerId, since, until, states, before } = query;
+    const owner = ownerName(partnerId, query);
+    const digest = idempotencyDigest(owner, 'submitApplication', key);
+    const found = await this.#within(
+      this.#collection
+        .find({ idempotencyDigest: digest }, { ...reading, maxTimeMS: this.#serverMs })
+        .toArray(),
+    );
+    const records = found.filter(
+      ({ _id, receivedAt, state, partnerId: itsPartner = '', test }) =>
+        ownerName(itsPartner, { test }) === owner &&
+        (before === undefined || _id < before) &&
+        (since === undefined || receivedAt >= since) &&
+        (until === undefined || receivedAt < until) &&
+        (states?.includes(state) ?? true),
+    );
+    return { records };
+  }
+
+  get #serverMs(): number {
+    return this.#timeoutMs - ANSWER_MS;
+  }
+
+  #within<T>(reads: Promise<T>): Promise<T> {
+    return withDeadline(reads, this.#timeoutMs, 'reading statuses');
   }
 }

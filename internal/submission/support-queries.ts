@@ -3,7 +3,14 @@ import type { Collection, Db, Filter } from 'mongodb';
 import { ownerName } from '../partner/mode.ts';
 import { defined } from '../platform/defined.ts';
 import { firstIdAt } from '../platform/ids.ts';
-import { bounded, pagesOf, tookTooLong } from '../platform/mongo-read.ts';
+import {
+  bounded,
+  newestOf,
+  pagesOf,
+  READ_DEADLINE_MS,
+  tookTooLong,
+  tooLong,
+} from '../platform/mongo-read.ts';
 import { idempotencyDigest } from './idempotency.ts';
 import { rateLimitedCollection, type RateLimitedRecord } from './over-limit.ts';
 import { isOpen, type State } from './states.ts';
@@ -105,11 +112,26 @@ export class SupportQueries {
   }
 
   async newest(search: Search, limit: number): Promise<SubmissionRecord[]> {
-    return this.#submissions
-      .find(filterOf(search), { projection: withoutBody, ...bounded })
-      .sort({ _id: -1 })
-      .limit(limit)
-      .toArray();
+    const { since, until, before, ...rest } = search;
+    const filter = filterOf(rest);
+    // An index of its own finds the few requests of an applicant or a key.
+    if (rest.email ?? rest.ein ?? rest.idempotencyKey) {
+      return this.#submissions
+        .find(filterOf(search), { projection: withoutBody, ...bounded })
+        .sort({ _id: -1 })
+        .limit(limit)
+        .toArray();
+    }
+    const { found, next } = await newestOf(this.#submissions, filter, {
+      size: limit,
+      prefix: 'req',
+      before: before ?? firstAt(until),
+      from: firstAt(since),
+      withinMs: READ_DEADLINE_MS,
+      projection: withoutBody,
+    });
+    if (found.length < limit && next !== undefined) throw tooLong();
+    return found;
   }
 
   pages(

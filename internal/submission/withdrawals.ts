@@ -11,6 +11,7 @@ import type { Clock } from '../platform/clock.ts';
 import { backoffMs, pause } from '../platform/deadline.ts';
 import { defined } from '../platform/defined.ts';
 import type { Logger } from '../platform/log.ts';
+import { bounded } from '../platform/mongo-read.ts';
 import { writeTogether, type WriteReply } from '../platform/mongo.ts';
 import { traceFields } from '../platform/tracing.ts';
 import type { Counts, Shows } from '../platform/metric-types.ts';
@@ -192,7 +193,7 @@ export class Withdrawals {
     const found = await this.#collection
       .find(
         { _id: { $in: ids } },
-        { projection: { state: 1, adopted: 1, version: 1 }, readConcern: 'majority' },
+        { projection: { state: 1, adopted: 1, version: 1 }, readConcern: 'majority', ...bounded },
       )
       .toArray();
     for (const { _id, state, adopted = false, version } of found) {
