@@ -160,6 +160,13 @@ interface Found {
   readonly code: string | undefined;
 }
 
+/** Whether a sentence of `contactReason` says that credentials or certificates are refused. */
+export function isAccessFault(reason: string): boolean {
+  return /: (?:it refuses the login|we lack a right|it wants a certificate of ours|it ends TLS|its certificate is not trusted)/.test(
+    reason,
+  );
+}
+
 /** Whether the error tells why a server cannot be used. */
 export function isContactFailure(thrown: unknown): boolean {
   return foundIn(thrown).sentence !== UNKNOWN;

@@ -1,99 +1,64 @@
 /**
- * A process whose credentials' files change drains and ends, and is started again with them.
- *
- * It does so only if the new ones are valid. A process that is ready also tries them first, waits
- * for its turn among its like, and leaves after everybody knows that it is not ready any more.
+ * Ends a process whose stores do not let it in any more, once the files of its credentials changed:
+ * it is started again with them. A healthy process keeps what it has, whatever the files say; a
+ * rollout takes new credentials up and stops at the first pod that does not become ready.
  */
-import { once } from 'node:events';
+import { statSync } from 'node:fs';
 import { allOf, type Probe } from './admin-server.ts';
 import { ConfigError, type Found } from './config.ts';
-import { pause, withDeadline } from './deadline.ts';
+import { isAccessFault } from './contact-failure.ts';
 import type { Logger } from './log.ts';
 import type { Loops } from './loop.ts';
-import { connectMongo, createMongo, mongoReason } from './mongo.ts';
-import { createRedis } from './redis.ts';
 
 const LOOK_EVERY_MS = 5_000;
-const RETRY = { firstMs: LOOK_EVERY_MS, capMs: 60_000 } as const;
-const CONNECT_WITHIN_MS = 10_000;
-const COMMAND_TIMEOUT_MS = 1_000;
-/** Kubernetes sees within 10 s that a pod is not ready; slow load balancers need 30 s more. */
-const WITHDRAW_MS = 45_000;
-/** Until the successor is ready: the withdrawal, a drain, and a start. */
-const TURN_MS = 90_000;
 const FAILS_AFTER_MS = 30_000;
-
-export interface Stores {
-  readonly MONGODB_URI: string;
-  readonly REDIS_URL?: string;
-}
 
 export interface Credentials {
   /** When each file that the process read at its start was written, by `NAME_FILE`. */
   readonly files: Found['files'];
-  /** What the process would start with now, if that is something else. Throws `ConfigError`. */
-  changed(): Stores | undefined;
+  /** Whether the process would start with others now. Throws `ConfigError`. */
+  changed(): boolean;
   /** Drains and exits with 0, as a first signal does. */
   leave(): void;
 }
 
 export function followCredentials(parts: {
   readonly credentials?: Credentials | undefined;
-  readonly process: string;
-  readonly ready: Probe[];
-  readonly loops: Pick<Loops<'credentials'>, 'start'>;
+  readonly ready: readonly Probe[];
+  readonly warnings: readonly Probe[];
+  readonly loops: Pick<Loops<'credentials'>, 'start' | 'lastErrors'>;
   readonly log: Logger;
 }): void {
-  const { credentials, process, ready, loops, log } = parts;
+  const { credentials, ready, warnings, loops, log } = parts;
   if (credentials === undefined) return;
-  let leaving = false;
-  ready.push(() => (leaving ? ['leaving, to start again with changed credentials'] : []));
+  let wasRefused = false;
   loops.start({
     name: 'credentials',
     everyMs: LOOK_EVERY_MS,
-    retry: RETRY,
     failsAfterMs: FAILS_AFTER_MS,
     reason: (error) => {
       const words = error instanceof ConfigError ? error.faults.join('; ') : 'see the log';
       return `the files with credentials changed, but not for use: ${words}`;
     },
-    run: async (signal) => {
-      const next = leaving ? undefined : credentials.changed();
-      if (next === undefined) return;
-      if ((await allOf(ready)).length === 0) {
-        await tryMongo(next.MONGODB_URI, process);
-        if (next.REDIS_URL !== undefined && !(await takeTurn(next.REDIS_URL, process, log))) return;
-        leaving = true;
+    run: async () => {
+      const changed = credentials.changed();
+      const told = await allOf([...ready, ...warnings, loops.lastErrors]);
+      const reason = told.find(isAccessFault);
+      // A refusal that lasts: a server that starts may refuse for a moment.
+      if (changed && wasRefused && reason !== undefined) {
+        log.info({ reason }, 'not let in any more, and credentials changed; leaving');
+        credentials.leave();
       }
-      log.info({ withdrawn: leaving }, 'credentials changed; leaving');
-      void pause(leaving ? WITHDRAW_MS : 0, signal).then(() => credentials.leave());
+      wasRefused = reason !== undefined;
     },
   });
 }
 
-async function tryMongo(uri: string, process: string): Promise<void> {
-  const mongo = createMongo(uri, 'partner-ingest credentials');
-  try {
-    await connectMongo(mongo, CONNECT_WITHIN_MS);
-  } catch (error) {
-    throw new ConfigError(process, [mongoReason(mongo, error)], { cause: error });
-  } finally {
-    await mongo.close();
-  }
-}
-
-/** In the Redis of the new credentials, where all who leave meet. */
-async function takeTurn(url: string, process: string, log: Logger): Promise<boolean> {
-  const warnings: Probe[] = [];
-  const redis = createRedis(url, { commandTimeoutMs: COMMAND_TIMEOUT_MS }, { log, warnings });
-  try {
-    await withDeadline(once(redis, 'ready'), CONNECT_WITHIN_MS, 'connecting');
-    const key = `{partner-ingest}:leaving:${process}`;
-    return (await redis.set(key, '', 'PX', TURN_MS, 'NX')) === 'OK';
-  } catch (error) {
-    const [words = 'Redis took too long to answer'] = await allOf(warnings);
-    throw new ConfigError(process, [words], { cause: error });
-  } finally {
-    redis.disconnect();
-  }
+/** When the files were written that a MongoDB URI names: the driver reads them once. */
+export function filesOfUri(uri: string): Readonly<Record<string, number | undefined>> {
+  const options = new URLSearchParams(uri.split('?')[1]);
+  const files = [...options].filter(([name]) => /^tls(?:CA|CertificateKey|CRL)File$/i.test(name));
+  return Object.fromEntries(
+    files.map(([name, file]) => [name, statSync(file, { throwIfNoEntry: false })?.mtimeMs]),
+  );
 }

@@ -54,6 +54,9 @@ export class Loops<Name extends string = string> {
   readonly faults: Probe = () => this.#words(true);
   readonly warnings: Probe = () => this.#words(false);
 
+  /** Of loops whose last round failed, whether or not they count as failing yet. */
+  readonly lastErrors: Probe = () => [...this.#loops].flatMap(({ lastError }) => lastError ?? []);
+
   /** Loops that fail for one reason share a sentence. */
   #words(needed: boolean): readonly string[] {
     const failing = [...this.#loops].filter(({ fault }) => fault?.needed === needed);
@@ -97,6 +100,12 @@ export class Loop {
       needed: needed || this.#error instanceof NewerVersionError,
       reason: reason(this.#error ?? new DeadlineError(`took longer than ${failsAfterMs} ms`)),
     };
+  }
+
+  /** Undefined if the last round succeeded. */
+  get lastError(): string | undefined {
+    const { reason = this.#tools.reason } = this.#options;
+    return this.#error === undefined ? undefined : reason(this.#error);
   }
 
   /** Ends the pause before the next round. */

@@ -75,7 +75,7 @@ export async function openProcess<Loop extends string, Metrics>(
     log.info({ ...fields, admin: admin.url }, 'serving');
   };
   const database = openDatabase(config, options, tools, probes);
-  followCredentials({ ...tools, ...probes, ...database, process: options.name });
+  followCredentials({ ...tools, ...probes, ...database });
   return { ...tools, metrics, adminUrl: admin.url, serving, ...probes, ...database };
 }
 

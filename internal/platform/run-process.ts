@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { ConfigError, type Found } from './config.ts';
 import { Closers } from './closers.ts';
-import type { Credentials, Stores } from './follow-credentials.ts';
+import { filesOfUri, type Credentials } from './follow-credentials.ts';
 import { createLogger, describeError, logWritten } from './log.ts';
 import type { ProcessTools } from './open-process.ts';
 import { createProcessRegistry } from './registry.ts';
@@ -15,19 +15,22 @@ export const DRAIN_DEADLINE_MS = 60_000;
 
 const LAST_LINES_MS = 1_000;
 
-interface Program<Settings extends Stores & { readonly LOG_LEVEL: string }> {
+interface Settings {
+  readonly LOG_LEVEL: string;
+  readonly MONGODB_URI: string;
+}
+
+interface Program<Given extends Settings> {
   readonly name: string;
   /** The default, `DRAIN_DEADLINE_MS`, always applies after a crash. */
   readonly drainDeadlineMs?: number;
   /** Fills `found` in. */
-  load(found: Found): Settings;
+  load(found: Found): Given;
   /** Resolves once the process serves. */
-  start(config: Settings, tools: ProcessTools): Promise<unknown>;
+  start(config: Given, tools: ProcessTools): Promise<unknown>;
 }
 
-export async function run<Settings extends Stores & { readonly LOG_LEVEL: string }>(
-  program: Program<Settings>,
-): Promise<void> {
+export async function run<Given extends Settings>(program: Program<Given>): Promise<void> {
   const found = nothingFound();
   const config = loadOrExit(() => program.load(found));
   const log = createLogger(program.name, config.LOG_LEVEL);
@@ -67,15 +70,15 @@ export async function run<Settings extends Stores & { readonly LOG_LEVEL: string
   process.on('uncaughtException', onCrash('uncaught exception'));
   process.on('unhandledRejection', onCrash('unhandled rejection'));
 
+  const ofUri = filesOfUri(config.MONGODB_URI);
   const credentials: Credentials = {
     files: found.files,
-    changed() {
-      const next = program.load(nothingFound());
-      return isDeepStrictEqual(next, config) ? undefined : next;
-    },
+    changed: () =>
+      !isDeepStrictEqual(program.load(nothingFound()), config) ||
+      !isDeepStrictEqual(filesOfUri(config.MONGODB_URI), ofUri),
     leave: () => void finish(EXIT.ok),
   };
-  const hasFiles = Object.keys(found.files).length > 0;
+  const hasFiles = Object.keys({ ...found.files, ...ofUri }).length > 0;
   try {
     await program.start(config, {
       log,
@@ -93,7 +96,7 @@ export async function run<Settings extends Stores & { readonly LOG_LEVEL: string
   }
 }
 
-function loadOrExit<Settings>(load: () => Settings): Settings {
+function loadOrExit<Given>(load: () => Given): Given {
   try {
     return load();
   } catch (error) {

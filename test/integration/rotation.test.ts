@@ -1,72 +1,74 @@
-/** Credentials that change under load: processes exit one by one to start with them; no request fails. */
+/** Credentials that change: a process leaves only if it is not let in any more. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { Agent } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from '@jest/globals';
-import type { ServiceProcess } from '../../deploy/local/processes.ts';
-import { pause } from '../../internal/platform/deadline.ts';
+import { isAccessFault, contactReason } from '../../internal/platform/contact-failure.ts';
+import { filesOfUri } from '../../internal/platform/follow-credentials.ts';
 import { send } from '../support/http.ts';
+import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { HEAL_HANG_MS, eventually } from '../support/wait.ts';
 import { newApplication, worldOf } from '../support/world.ts';
-
-const CLIENTS = 8;
-const LOOK_EVERY_MS = 500;
 
 const folder = mkdtempSync(join(tmpdir(), 'rotation-'));
 const { world } = await worldOf();
 afterAll(() => rmSync(folder, { recursive: true }));
 
-test('ingest processes leave in turn after a change of credentials, and so does the console', async () => {
-  const file = join(folder, 'uri');
-  writeFileSync(file, world.stores.mongodbUri);
-  const environment = { MONGODB_URI: '', MONGODB_URI_FILE: file };
-  const desk = await world.spawn('console', environment);
-  const ingests = [
-    await world.spawn('ingest', environment),
-    await world.spawn('ingest', environment),
-  ];
+const fileOf = (name: string, text: string): string => {
+  const file = join(folder, name);
+  writeFileSync(file, text);
+  return file;
+};
 
-  /** What a Service of Kubernetes would lead to. */
-  let endpoints: readonly ServiceProcess[] = ingests;
-  const stop = new AbortController();
-  const endpointsFollow = async (): Promise<void> => {
-    for (; !stop.signal.aborted; await pause(LOOK_EVERY_MS)) {
-      const ready = await Promise.all(
-        ingests.map(async (ingest) => {
-          const answer = await fetch(`${ingest.adminUrl}/readyz`).catch(() => undefined);
-          return answer?.ok === true ? [ingest] : [];
-        }),
-      );
-      endpoints = ready.flat();
-    }
-  };
-  const answers = new Map<number | string, number>();
-  const agent = new Agent({ keepAlive: true });
-  const client = async (_: unknown, n: number): Promise<void> => {
-    for (; !stop.signal.aborted; await pause(1)) {
-      const url = endpoints[n % Math.max(1, endpoints.length)]?.url ?? 'http://nobody.invalid';
-      const body = JSON.stringify(newApplication());
-      const answer = await send(url, { key: world.key, body, agent }).catch(String);
-      const result = typeof answer === 'string' ? answer : answer.status;
-      answers.set(result, (answers.get(result) ?? 0) + 1);
-    }
-  };
-  const load = Promise.all([endpointsFollow(), ...Array.from({ length: CLIENTS }, client)]);
+test('a healthy process keeps its credentials; one that is not let in leaves to start with new ones', async () => {
+  const set = await startReplicaSet(world.stores.mongodbUri, {
+    login: { username: 'app', password: 'old' },
+  });
+  try {
+    const { url } = await set.door();
+    const withPassword = (password: string): string =>
+      url.replace('mongodb://', `mongodb://app:${password}@`);
+    const healthyFile = fileOf('healthy', world.stores.mongodbUri);
+    const refusedFile = fileOf('refused', withPassword('old'));
+    const healthy = await world.spawn('ingest', { MONGODB_URI: '', MONGODB_URI_FILE: healthyFile });
+    const refused = await world.spawn('ingest', { MONGODB_URI: '', MONGODB_URI_FILE: refusedFile });
 
-  await eventually('load', () => (answers.get(202) ?? 0) > CLIENTS);
-  writeFileSync(file, `${world.stores.mongodbUri}&maxIdleTimeMS=60000`);
-  const [first] = await eventually(
-    'one to have left',
-    () => {
-      const left = ingests.filter(({ child }) => child.exitCode !== null);
-      return left.length > 0 && left;
-    },
-    HEAL_HANG_MS,
-  );
-  stop.abort();
-  await load;
-  agent.destroy();
-  expect([...answers.keys()]).toEqual([202]);
-  for (const { exited } of [first!, desk]) expect(await exited).toEqual({ code: 0, signal: null });
+    // Such credentials let nobody in.
+    fileOf('healthy', world.stores.mongodbUri.replace('mongodb://', 'mongodb://app:wrong@'));
+    fileOf('refused', withPassword('new'));
+    set.changeLogin({ username: 'app', password: 'new' });
+    await eventually('leaving', () => refused.child.exitCode !== null, HEAL_HANG_MS);
+    expect(await refused.exited).toEqual({ code: 0, signal: null });
+
+    // It has looked at its files as often.
+    expect(healthy.child.exitCode).toBeNull();
+    const body = JSON.stringify(newApplication());
+    expect((await send(healthy.url, { key: world.key, body })).status).toBe(202);
+
+    const again = await world.spawn('ingest', { MONGODB_URI: '', MONGODB_URI_FILE: refusedFile });
+    expect((await fetch(`${again.adminUrl}/readyz`)).status).toBe(200);
+  } finally {
+    await set.close();
+  }
+});
+
+test('the files that a URI names count as credentials', () => {
+  const file = fileOf('client.pem', 'a certificate');
+  const uri = `mongodb://db/?tls=true&tlsCertificateKeyFile=${encodeURIComponent(file)}&tlsCAFile=/none`;
+  expect(filesOfUri(uri)).toEqual({
+    tlsCertificateKeyFile: expect.any(Number),
+    tlsCAFile: undefined,
+  });
+});
+
+test.each([
+  [true, Object.assign(new Error('Authentication failed.'), { code: 18 })],
+  [true, Object.assign(new Error('not authorized'), { code: 13 })],
+  [true, new Error('WRONGPASS invalid username-password pair')],
+  [true, new Error('ssl/tls alert certificate required:SSL alert number 116')],
+  [true, Object.assign(new Error('certificate has expired'), { code: 'CERT_HAS_EXPIRED' })],
+  [false, Object.assign(new Error('connect'), { code: 'ECONNREFUSED' })],
+  [false, new Error('MISCONF Redis cannot save')],
+])('is it a fault of access: %s, %s', (expected, error) => {
+  expect(isAccessFault(contactReason({ name: 'Store', setting: 'URL' }, error))).toBe(expected);
 });

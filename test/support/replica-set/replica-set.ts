@@ -46,7 +46,7 @@ export class ReplicaSet {
   readonly commands = new Map<string, number>();
   readonly #store: { readonly host: string; readonly port: number };
   readonly #client: MongoClient;
-  readonly #login: Login | undefined;
+  #login: Login | undefined;
   readonly #images: PreImages;
   readonly #members: Member[] = [];
   readonly #processes = Array.from({ length: MEMBERS }, () => new ObjectId());
@@ -94,6 +94,11 @@ export class ReplicaSet {
       part: () => members.forEach((member) => member.part()),
       join: () => members.forEach((member) => member.join()),
     };
+  }
+
+  /** The login before is refused from now on, also where it let somebody in. */
+  changeLogin(login: Credentials): void {
+    this.#login = new Login(login);
   }
 
   /** The primary steps down and keeps its connections; another is elected after `meanwhile`. */
