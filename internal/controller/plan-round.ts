@@ -1,12 +1,14 @@
 /** Decides which keys a round leaves stored. */
 import { isDeepStrictEqual } from 'node:util';
-import type { StoredKey } from '../partner/key-document.ts';
+import type { EndedKey, StoredKey } from '../partner/key-document.ts';
 import { shareRoom, KEYS_MAX } from '../partner/key-room.ts';
 import type { Problem, WantedKey } from '../partner/key-secret.ts';
 import type { SecretList } from './secret-source.ts';
 
-/** When more keys than this would end and none is left, a namespace was probably lost. */
+/** Of more keys than this, half may end in the window; beyond it a namespace was probably lost. */
 export const ENDED_FREELY = 3;
+const WINDOW_MS = 600_000;
+const NAMED = 10;
 /** Of the room for keys; the rest is time to remove old keys. */
 const NEARLY_FULL = 0.8;
 
@@ -16,6 +18,8 @@ export interface Plan {
   /** Hashes. */
   readonly removed: readonly string[];
   readonly problems: readonly Problem[];
+  /** For the plan of the next round. */
+  readonly ended: readonly EndedKey[];
 }
 
 /** `wanted` and `stored` are by hash. */
@@ -23,7 +27,16 @@ export function planRound(
   list: Pick<SecretList, 'complete' | 'provesGone'>,
   wanted: ReadonlyMap<string, WantedKey>,
   stored: ReadonlyMap<string, StoredKey>,
-  now: Date,
+  {
+    now,
+    ended,
+    revoked,
+  }: {
+    readonly now: Date;
+    readonly ended: readonly EndedKey[];
+    /** By hash: an operator has said that they end. */
+    readonly revoked: { has(hash: string): boolean };
+  },
 ): Plan {
   const all = [...stored.values()];
   const unsure = new Set(
@@ -45,12 +58,21 @@ export function planRound(
     if (isSafe) next.set(hash, { ...key, updatedAt: now });
   }
   // An unread Secret does not prove that its keys are gone.
-  for (const { hash, source } of all)
-    if (!wanted.has(hash) && list.provesGone(source)) next.delete(hash);
+  const gone = all.filter(({ hash, source }) => !wanted.has(hash) && list.provesGone(source));
+  for (const { hash } of gone) next.delete(hash);
 
-  const [first] = all;
-  if (first !== undefined && next.size === 0 && all.length > ENDED_FREELY)
-    return { keys: all, put: 0, removed: [], problems: [allWouldEnd(first, all.length)] };
+  // A partner that has another key only rotates.
+  const partners = new Set([...next.values()].map(({ partnerId }) => partnerId));
+  const recent = ended.filter(
+    ({ partnerId, at }) =>
+      Math.abs(now.getTime() - at.getTime()) < WINDOW_MS && !partners.has(partnerId),
+  );
+  const lost = gone.filter(({ hash, partnerId }) => !partners.has(partnerId) && !revoked.has(hash));
+  const before = all.length + recent.length;
+  const isMany = before > ENDED_FREELY && (recent.length + lost.length) * 2 > before;
+  const owners = new Set([...recent, ...lost].map(({ partnerId }) => partnerId));
+  const held = isMany && owners.size > 1 ? lost : [];
+  for (const key of held) next.set(key.hash, key);
 
   const { fitting, over, asked } = shareRoom([...next.values()]);
   const left = new Set(fitting.map(({ hash }) => hash));
@@ -58,13 +80,24 @@ export function planRound(
     keys: fitting,
     put: fitting.filter((key) => stored.get(key.hash) !== key).length,
     removed: all.map(({ hash }) => hash).filter((hash) => !left.has(hash)),
-    problems: [...over.map(tooMany), ...(asked > NEARLY_FULL ? [nearlyFull(asked)] : [])],
+    problems: [
+      ...wouldEnd(held, before),
+      ...over.map(tooMany),
+      ...(asked > NEARLY_FULL ? [nearlyFull(asked)] : []),
+    ],
+    ended: [
+      ...recent,
+      ...(held.length > 0 ? [] : lost.map(({ partnerId }) => ({ partnerId, at: now }))),
+    ],
   };
 }
 
-function allWouldEnd({ source }: StoredKey, count: number): Problem {
-  const message = `the Secrets that were read would end all ${count} partner keys, those of this Secret too, so none was ended: apply the Secrets again, or end access with "partner-ingest partner disable"`;
-  return { source, code: 'all_keys_would_end', message };
+function wouldEnd([first, ...others]: readonly StoredKey[], before: number): readonly Problem[] {
+  if (first === undefined) return [];
+  const partners = [...new Set([first, ...others].map(({ partnerId }) => partnerId))].toSorted();
+  const more = partners.length > NAMED ? ` and ${partners.length - NAMED} more` : '';
+  const message = `more than half of ${before} partner keys would have ended within ten minutes, so ${others.length + 1} of them stay active, of ${partners.slice(0, NAMED).join(', ')}${more}: apply the Secrets again; if it is meant, confirm each key with "partner-ingest keys revoke"`;
+  return [{ source: first.source, code: 'keys_would_end', message }];
 }
 
 function tooMany({ source }: StoredKey): Problem {

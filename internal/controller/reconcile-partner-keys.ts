@@ -44,10 +44,12 @@ export async function reconcileKeys(
     heldBy: (hash) => stored.get(hash)?.source,
   });
   const now = clock.now();
-  const { keys, put, removed, problems: ofPlan } = planRound(list, wanted, stored, now);
+  const { ended: endedBefore = [] } = document;
+  const plan = planRound(list, wanted, stored, { now, ended: endedBefore, revoked });
+  const { keys, put, removed, problems: ofPlan, ended } = plan;
   const isChange = put > 0 || removed.length > 0;
   if (isChange || (list.complete && document.syncedAt === undefined))
-    await store.documents.replace(document.version, keys, { synced: list.complete });
+    await store.documents.replace(document.version, keys, { synced: list.complete, ended });
   if (isChange)
     log.info({ put, remove: removed.length, complete: list.complete }, 'partner keys changed');
   metrics.keyChanges.inc({ change: 'put' }, put);
@@ -120,7 +122,7 @@ export class KeyKeeper {
     metrics.secretProblems.reset();
     for (const { code } of problems) metrics.secretProblems.inc({ problem: code });
     this.#warnings = problems
-      .filter(({ code }) => code === 'all_keys_would_end')
+      .filter(({ code }) => code === 'keys_would_end')
       .map(({ message }) => message);
     const byText = new Map(problems.map((problem) => [JSON.stringify(problem), problem]));
     for (const [text, { source, code: problem, message: hint }] of byText) {

@@ -24,6 +24,12 @@ export interface StoredKey extends WantedKey {
   readonly updatedAt: Date;
 }
 
+/** A key that ended with no successor of its partner. */
+export interface EndedKey {
+  readonly partnerId: string;
+  readonly at: Date;
+}
+
 export interface KeyDocument {
   readonly _id: typeof KEYS;
   /** Raised where an older version would misread the rest. */
@@ -36,6 +42,8 @@ export interface KeyDocument {
   /** When the keys were last written after a complete look at all Secrets; absent before the first. */
   readonly syncedAt?: Date;
   readonly keys: readonly StoredKey[];
+  /** Of the last minutes, so that a new leader judges a loss of Secrets as the one before it. */
+  readonly ended?: readonly EndedKey[];
 }
 
 /** Another process writes the keys now, or they were restored: this writer must stop. */
@@ -105,13 +113,21 @@ export class KeyDocuments {
   async replace(
     version: number,
     keys: readonly StoredKey[],
-    { synced }: { readonly synced: boolean },
+    { synced, ended }: { readonly synced: boolean; readonly ended: readonly EndedKey[] },
   ): Promise<void> {
     const now = this.#clock.now();
     const next = Math.max(version + 1, now.getTime());
     const replaced = this.#documents.updateOne(
       { _id: KEYS, version },
-      { $set: { schema: KEYS_SCHEMA, version: next, keys, ...(synced ? { syncedAt: now } : {}) } },
+      {
+        $set: {
+          schema: KEYS_SCHEMA,
+          version: next,
+          keys,
+          ended,
+          ...(synced ? { syncedAt: now } : {}),
+        },
+      },
     );
     const { matchedCount } = await withDeadline(replaced, WHOLE_TIMEOUT_MS, 'writing the keys');
     if (matchedCount === 0) throw new SupersededError();

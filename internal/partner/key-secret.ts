@@ -59,7 +59,7 @@ export const problemCodes = [
   'key_revoked',
   'too_many_keys',
   'keys_nearly_full',
-  'all_keys_would_end',
+  'keys_would_end',
   'unreadable_namespace',
   'unreadable_file',
 ] as const;

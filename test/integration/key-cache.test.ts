@@ -31,7 +31,7 @@ beforeEach(async () => {
 /** Writes as a round of the controller does. */
 async function write(keys: readonly string[], synced = true): Promise<void> {
   const { version } = (await store.documents.read())!;
-  await store.documents.replace(version, keys.map(stored), { synced });
+  await store.documents.replace(version, keys.map(stored), { synced, ended: [] });
 }
 const stored = (key: string): StoredKey => ({
   hash: hashApiKey(key),

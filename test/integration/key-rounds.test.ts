@@ -115,36 +115,81 @@ describe('a partial list', () => {
   });
 });
 
-describe('a list that would end all keys', () => {
+describe('a loss of many Secrets', () => {
   const unusable = (one: PartnerSecret): PartnerSecret => ({
     ...one,
     ...readTerms({ 'partner-ingest.io/cidrs': 'everywhere' }),
   });
+  const told = () => problems.filter(({ code }) => code === 'keys_would_end');
 
   test.each([
     ['whose Secrets are gone', () => []],
     ['whose annotations break a rule', (all: readonly PartnerSecret[]) => all.map(unusable)],
-  ])(
-    '%s: ends none of four keys and says so once, but ends three of four at once',
-    async (_, ended) => {
-      const all = many(4);
-      await round(all);
-      for (let again = 0; again < 2; again += 1) {
-        nowMs += DAY_MS;
-        await round(ended(all));
-        expect(await stored()).toHaveLength(4);
-        const told = problems.filter(({ code }) => code === 'all_keys_would_end');
-        expect(told).toEqual([
-          expect.objectContaining({ message: expect.stringContaining('all 4 partner keys') }),
-        ]);
-      }
-      await round([...ended(all.slice(1)), all[0]!]);
-      expect(await stored()).toEqual(['p0 active']);
-      expect(codes()).not.toContain('all_keys_would_end');
-    },
-  );
+  ])('%s: ends none of four keys at once, however long it lasts', async (_, ended) => {
+    const all = many(4);
+    await round(all);
+    for (let again = 0; again < 2; again += 1) {
+      nowMs += DAY_MS;
+      await round(ended(all));
+      expect(await stored()).toHaveLength(4);
+      expect(told()).toEqual([
+        expect.objectContaining({ message: expect.stringMatching(/ 4 .*p0, p1, p2, p3:/) }),
+      ]);
+    }
+    await round([...ended(all.slice(2)), ...all.slice(0, 2)]);
+    expect(await stored()).toEqual(['p0 active', 'p1 active']);
+    expect(told()).toEqual([]);
+  });
 
-  test('ends all keys of a partner that has three or fewer', async () => {
+  test.each([4, 41])('one after another ends at most half of %d, by any leader', async (count) => {
+    const all = many(count);
+    await round(all);
+    for (let gone = 1; gone <= count; gone += 1) {
+      nowMs += 400;
+      if (gone % 7 === 0) leader = await leading(`leader ${gone}`);
+      await round(all.slice(gone));
+    }
+    expect((await stored()).length).toBe(Math.ceil(count / 2));
+    expect(told()).toHaveLength(1);
+    // What comes back is no loss.
+    await round(all);
+    expect(await stored()).toHaveLength(count);
+    expect(told()).toEqual([]);
+  });
+
+  test('slowly is meant', async () => {
+    const all = many(6);
+    await round(all);
+    for (let gone = 1; gone <= 6; gone += 1) {
+      nowMs += 601_000;
+      await round(all.slice(gone));
+    }
+    expect(await stored()).toEqual([]);
+  });
+
+  test('is no rotation, no change of names, and nothing that one partner does', async () => {
+    const all = many(5);
+    await round(all);
+    const rotated = all.map(({ partnerId }) => secret(partnerId, { name: `new-${partnerId}` }));
+    await round([...all, ...rotated]);
+    await round(rotated);
+    expect(await stored()).toHaveLength(5);
+    expect(told()).toEqual([]);
+    const big = secret('big', { keys: Array.from({ length: 20 }, () => newApiKey()) });
+    await round([...rotated, big]);
+    await round(rotated);
+    expect(await stored()).toHaveLength(5);
+  });
+
+  test('ends where an operator confirms it by revoking', async () => {
+    await round(many(4));
+    await round([]);
+    for (const { hash } of await storedKeys(stores.db)) await store.revoke(hash);
+    await round([]);
+    expect(await stored()).toEqual([]);
+  });
+
+  test('ends all keys where there are three or fewer', async () => {
     await round(many(3));
     await round([]);
     expect(await stored()).toEqual([]);
