@@ -72,6 +72,7 @@ export async function startIngest(config: ConfigOf<'ingest'>, tools: ProcessTool
 function settingsOf(config: ConfigOf<'ingest'>) {
   return {
     trustedProxies: config.TRUSTED_PROXIES,
+    clientHeader: config.CLIENT_ADDRESS_HEADER,
     keepAliveSeconds: config.HTTP_KEEP_ALIVE_SECONDS,
     rateLimitMax: config.RATE_LIMIT_MAX,
     rateLimitWindowSeconds: config.RATE_LIMIT_WINDOW_SECONDS,

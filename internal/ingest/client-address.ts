@@ -40,6 +40,9 @@ export interface Hop {
   readonly isProxy: boolean;
 }
 
+/** Which header of a trusted proxy names its clients; the other one is the client's own words. */
+export type ClientHeader = 'X-Forwarded-For' | 'Forwarded';
+
 export type ReadHop = (text: string) => Hop | undefined;
 
 /** Remembers what it read, because most requests name the same few proxies and clients. */
@@ -64,9 +67,10 @@ export function findClient(
   headers: IncomingMessage['headers'],
   peer: Hop,
   readHop: ReadHop,
+  header: ClientHeader,
 ): { readonly client: ClientAddress; readonly doubtful: boolean } {
   let { client } = peer;
-  const hops = hopsIn(headers);
+  const hops = hopsIn(headers, header);
   if (!peer.isProxy) return { client, doubtful: hops.length > 0 };
   for (const text of hops.toReversed()) {
     const hop = readHop(text);
@@ -77,16 +81,17 @@ export function findClient(
   return { client, doubtful: false };
 }
 
-/** `Forwarded` (RFC 7239) counts only alone: a proxy that appends to one of both may pass the other. */
-function hopsIn({
-  'x-forwarded-for': list,
-  forwarded,
-}: IncomingMessage['headers']): readonly string[] {
-  if (list !== undefined)
-    return String(list)
-      .split(',')
-      .map((hop) => hop.trim());
-  return forwarded === undefined ? [] : forwardedHops(forwarded.replaceAll(/\s/g, ''));
+function hopsIn(
+  { 'x-forwarded-for': list, forwarded }: IncomingMessage['headers'],
+  header: ClientHeader,
+): readonly string[] {
+  if (header === 'Forwarded')
+    return forwarded === undefined ? [] : forwardedHops(forwarded.replaceAll(/\s/g, ''));
+  return list === undefined
+    ? []
+    : String(list)
+        .split(',')
+        .map((hop) => hop.trim());
 }
 
 const PAIR = /(?:([^=;,"]+)=(?:"((?:[^"\\]|\\.)*)"|([^;,"]*)))?(;|,|$)/y;

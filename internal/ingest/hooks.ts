@@ -7,7 +7,12 @@ import { traceFields, tracing, type Span } from '../platform/tracing.ts';
 import type { PartnerLabels } from '../telemetry/partner-labels.ts';
 import { answerEarly, type AnswerStatus } from './answer.ts';
 import { headFault, type BrokenTools } from './broken-http.ts';
-import { findClient, type ClientAddress, type ReadHop } from './client-address.ts';
+import {
+  findClient,
+  type ClientAddress,
+  type ClientHeader,
+  type ReadHop,
+} from './client-address.ts';
 import { Connection } from './connection.ts';
 import { errors } from './errors.ts';
 import { SHARED } from './limits.ts';
@@ -30,6 +35,7 @@ declare module 'fastify' {
 export interface HookTools extends BrokenTools {
   readonly log: Logger;
   readonly readHop: ReadHop;
+  readonly clientHeader: ClientHeader;
   /** Aborts when the process drains. */
   readonly drain: AbortSignal;
   readonly partnerLabels: PartnerLabels;
@@ -48,7 +54,12 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
   app.addHook('onRequest', (request, reply, done) => {
     const connection = Connection.of(request.raw.socket);
     if (!mayBegin(connection, reply, tools)) return;
-    const { client, doubtful } = findClient(request.raw.headers, connection.peer, tools.readHop);
+    const { client, doubtful } = findClient(
+      request.raw.headers,
+      connection.peer,
+      tools.readHop,
+      tools.clientHeader,
+    );
     if (doubtful) tools.metrics.untrustedForwardedFor.inc();
     request.client = client;
     request.incomingBody = new IncomingBody(request.raw, bodies, client.limitKey);
@@ -67,8 +78,10 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
     reply.header('connection', 'close');
     answerEarly(request, reply, errors.brokenRequest);
   });
-  app.addHook('onSend', (_request, reply, payload, done) => {
-    if (tools.drain.aborted) reply.header('connection', 'close');
+  app.addHook('onSend', (request, reply, payload, done) => {
+    // Node reads no request behind one with `Upgrade`, so the client must know that it ends here.
+    const isLast = tools.drain.aborted || request.raw.headers.upgrade !== undefined;
+    if (isLast) reply.header('connection', 'close');
     done(null, payload);
   });
   // Log lines could reach 10,000 a second.

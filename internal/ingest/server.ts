@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import { fastify, type FastifyInstance } from 'fastify';
 import { newId } from '../platform/ids.ts';
 import { addressTest } from '../platform/networks.ts';
-import { hopReader } from './client-address.ts';
+import { hopReader, type ClientHeader } from './client-address.ts';
 import { Connections } from './connections.ts';
 import { addHooks, type HookTools } from './hooks.ts';
 import type { LimitSettings } from './limit-policy.ts';
@@ -16,11 +16,12 @@ const REQUEST_TIMEOUT_MS = 30_000;
 const CONNECTIONS_CHECK_MS = 1_000;
 const MAX_HEADER_BYTES = 16 * 1024;
 
-type ServerTools = Omit<HookTools & RouteTools, 'readHop'>;
+type ServerTools = Omit<HookTools & RouteTools, 'readHop' | 'clientHeader'>;
 
 interface ServerSettings extends LimitSettings {
   readonly keepAliveSeconds: number;
   readonly trustedProxies: readonly string[];
+  readonly clientHeader: ClientHeader;
 }
 
 export async function createIngestServer(
@@ -56,7 +57,7 @@ export async function createIngestServer(
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
   app.addHook('preClose', () => connections.close());
-  addHooks(app, { ...tools, readHop });
+  addHooks(app, { ...tools, readHop, clientHeader: settings.clientHeader });
   await addRoutes(app, settings, tools);
   return app;
 }

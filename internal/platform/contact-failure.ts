@@ -26,6 +26,8 @@ type Cause = readonly [signs: RegExp, sentence: string];
 
 /** The server is there and says no. */
 const REFUSALS: readonly Cause[] = [
+  // RFC 4954 §6, at whatever command.
+  [/^responseCode=(530)$/m, 'it wants us to log in first{code}; check {login}'],
   [
     /^command=MAIL FROM$/m,
     'it refuses our sender{code}; check MAIL_FROM, and what it lets our user send',
@@ -40,6 +42,7 @@ const REFUSALS: readonly Cause[] = [
     /^code=(13|403)$|^statusCode=(403)$|\b(NOPERM)\b/m,
     'we lack a right{code}; check {rights}',
   ],
+  [/cluster (support disabled)/, 'it is no Cluster{code}; write redis:// in {setting}'],
   [
     /^message=(MOVED)\b/m,
     'it is one server of a Cluster{code}; write redis+cluster:// in {setting}',

@@ -88,9 +88,14 @@ function watchReplies(redis: Redis, contact: Contact, isOfCluster: boolean): voi
   redis.on('end', () => clearInterval(probe));
   const sendCommand = redis.sendCommand.bind(redis);
   redis.sendCommand = (command, stream) => {
-    command.promise.then(taken, refused);
+    // The library names itself so, and ignores that a Redis before 7.2 does not know it.
+    if (!isClientSetInfo(command)) command.promise.then(taken, refused);
     return sendCommand(command, stream);
   };
+}
+
+function isClientSetInfo({ name, args }: Parameters<Redis['sendCommand']>[0]): boolean {
+  return name === 'client' && /^setinfo$/i.test(String(args[0]));
 }
 
 function connect({ kind, tls, hosts, options: given }: RedisAddress, use: RedisUse): RedisClient {

@@ -92,7 +92,13 @@ export const settings = {
     schema: cidrList.default([]),
     usedBy: ['ingest'],
     about:
-      'Comma-separated CIDR ranges whose `X-Forwarded-For`, or else `Forwarded`, is believed. Empty: nobody is.',
+      'Comma-separated CIDR ranges of proxies that are believed who their client is. Empty: nobody is.',
+  },
+  CLIENT_ADDRESS_HEADER: {
+    schema: z.enum(['X-Forwarded-For', 'Forwarded']).default('X-Forwarded-For'),
+    usedBy: ['ingest'],
+    about:
+      'The header in which your proxies name the client: `X-Forwarded-For` or `Forwarded`. The other one is ignored, because a client may have written it.',
   },
   RATE_LIMIT_MAX: {
     schema: wholeNumber(1, 1_000_000_000).default(300),

@@ -180,6 +180,22 @@ test('a wrong password and a missing right are reported with the error of the se
   );
 });
 
+test('a healthy Redis is no cause for a warning, whatever the library asks it', async () => {
+  const warned: unknown[] = [];
+  const telling = { ...log, warn: (...words: unknown[]) => warned.push(words), info: () => {} };
+  const warnings: Probe[] = [];
+  const redis = createRedis(
+    world.stores.redisUrl,
+    { commandTimeoutMs: SHORT_MS },
+    { log: telling as unknown as typeof log, warnings },
+  );
+  await once(redis, 'ready');
+  // Redis answers in order: what the library sent at the connect is answered by then.
+  expect(await redis.ping()).toBe('PONG');
+  redis.disconnect();
+  expect([warned, await allOf(warnings)]).toEqual([[], []]);
+});
+
 test('a relay that refuses at the greeting is told by its answer', async () => {
   const relay = createServer((socket) => {
     socket.on('error', () => undefined);

@@ -207,6 +207,20 @@ describe('framing that breaks after the headers', () => {
   });
 });
 
+test.each(['h2c', 'websocket', 'TLS/1.0, HTTP/1.1'])(
+  'one with Upgrade: %s is answered, and says that the connection ends with it',
+  async (protocol) => {
+    const connection = await openRaw(ingest.url);
+    const upgrade = ['Connection: Upgrade, HTTP2-Settings', `Upgrade: ${protocol}`];
+    const first = head([authorized(), 'Content-Length: 2', ...upgrade, 'HTTP2-Settings: AAMA']);
+    connection.write(`${first}{}${head([authorized(), 'Content-Length: 2'])}{}`);
+    const answer = await connection.answer();
+    await expectAccepted(answer);
+    expect(answer.headers['connection']).toBe('close');
+    await connection.closed();
+  },
+);
+
 describe('a partner that goes away', () => {
   test('if it half-closes in the middle of the body, it still reads the 400', async () => {
     const connection = await openRaw(ingest.url);

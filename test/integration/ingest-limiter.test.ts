@@ -4,7 +4,7 @@ import { startRedis, type Store } from '../../deploy/local/stores.ts';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
-import { bodies, expectAnswer } from '../support/ingest.ts';
+import { bodies, expectAnswer, idOf } from '../support/ingest.ts';
 import { send, type Answer } from '../support/http.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
@@ -282,6 +282,7 @@ describe('whose address counts', () => {
     const behind = await startIngest({
       TRUSTED_PROXIES: '127.0.0.0/8, ::ffff:10.1.0.0/112, fe80::/10',
     });
+    const forwarding = await startIngest({ CLIENT_ADDRESS_HEADER: 'Forwarded' });
     for (const [hops, address] of [
       ['192.0.2.1', '192.0.2.1'],
       ['203.0.113.9, 192.0.2.1, 10.1.2.3, ::ffff:10.1.0.7', '192.0.2.1'],
@@ -298,18 +299,40 @@ describe('whose address counts', () => {
       ],
       ['proto=https ; for="[2001:db8::1]:_port"', '2001:db8::1'],
     ] as const)
-      expect([hops, await addressOf(behind, hops, 'forwarded')]).toEqual([hops, address]);
+      expect([hops, await addressOf(forwarding, hops, 'forwarded')]).toEqual([hops, address]);
     expect(await world.metric(behind, UNTRUSTED)).toBe(0);
+    expect(await world.metric(forwarding, UNTRUSTED)).toBe(0);
   });
+
+  test.each([
+    ['X-Forwarded-For', '198.51.100.1'],
+    ['Forwarded', '203.0.113.1'],
+  ])(
+    'only %s names the client; what the client wrote into the other is ignored',
+    async (name, address) => {
+      const behind = await startIngest({ CLIENT_ADDRESS_HEADER: name });
+      const headers = { 'x-forwarded-for': '198.51.100.1', forwarded: 'for=203.0.113.1' };
+      const answer = await send(behind.url, { key: world.key, body: '{}', headers });
+      expect((await world.record(expectAnswer(answer, 202, bodies.accepted)))?.remoteIp).toBe(
+        address,
+      );
+      const other = name === 'Forwarded' ? 'x-forwarded-for' : 'forwarded';
+      const alone = { [other]: headers[other] };
+      const own = await send(behind.url, { key: world.key, body: '{}', headers: alone });
+      expect((await world.record(idOf(own)))?.remoteIp).toBe('127.0.0.1');
+    },
+  );
 
   test('a proxy that names an invalid client is counted as the client', async () => {
     const behind = await startIngest({});
     const hopeless = ['unknown', '192.0.2.1, _hidden, 10.1.0.7', '0.0.0.0', '::', '192.0.2.1, ,'];
     for (const hops of hopeless)
       expect(['127.0.0.1', '10.1.0.7']).toContain(await addressOf(behind, hops));
+    expect(await world.metric(behind, UNTRUSTED)).toBe(hopeless.length);
+    const forwarding = await startIngest({ CLIENT_ADDRESS_HEADER: 'Forwarded' });
     for (const hops of ['for=unknown', 'by=192.0.2.1', 'for="192.0.2.1'])
-      expect(await addressOf(behind, hops, 'forwarded')).toBe('127.0.0.1');
-    expect(await world.metric(behind, UNTRUSTED)).toBe(hopeless.length + 3);
+      expect(await addressOf(forwarding, hops, 'forwarded')).toBe('127.0.0.1');
+    expect(await world.metric(forwarding, UNTRUSTED)).toBe(3);
   });
 
   test('a key bound to networks is used from there through a proxy that writes its port', async () => {
@@ -326,8 +349,7 @@ describe('whose address counts', () => {
     async (proxies) => {
       const ingest = await startIngest({ TRUSTED_PROXIES: proxies });
       expect(await addressOf(ingest, '192.0.2.1, 10.1.0.7')).toBe('127.0.0.1');
-      expect(await addressOf(ingest, 'for=192.0.2.1', 'forwarded')).toBe('127.0.0.1');
-      expect(await world.metric(ingest, UNTRUSTED)).toBe(2);
+      expect(await world.metric(ingest, UNTRUSTED)).toBe(1);
     },
   );
 
