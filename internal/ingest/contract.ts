@@ -17,6 +17,12 @@ export const statusMessages = {
   not_accepted: 'The request was answered with an error and is not processed',
 } as const;
 export type Status = keyof typeof statusMessages;
+/** Of a test, where the words above would be false. */
+export const testMessages: Partial<Record<Status, string>> = {
+  completed: 'A test: the account would exist and the applicant would have been e-mailed',
+  undeliverable:
+    'A test: the account would exist, but the e-mail to the applicant would have been refused for good',
+};
 
 /** An empty parameter is as good as none. */
 const parameter = <Value>(schema: z.ZodType<Value>) => z.union([schema, z.literal('')]).optional();

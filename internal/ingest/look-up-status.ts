@@ -9,7 +9,7 @@ import type { StatusRecord } from '../submission/status-reader.ts';
 import { cards, states } from '../submission/states.ts';
 import { answerEarly, sendEarly } from './answer.ts';
 import { identify, type IdentifyTools } from './authenticate.ts';
-import { listQuery, requestId, statusMessages } from './contract.ts';
+import { listQuery, requestId, statusMessages, testMessages } from './contract.ts';
 import { errors } from './errors.ts';
 import { MAX_WAIT_SECONDS } from './limits.ts';
 import { statusOf, type Statuses } from './statuses.ts';
@@ -79,7 +79,8 @@ export const lookUpStatus: Read = async (request, reply, tools, owner) => {
   if (seconds !== undefined && !authenticateLookUp(request, reply, tools)) return;
   if (waited) reply.header('preference-applied', `wait=${seconds}`);
   const data = dataOf(record);
-  sendEarly(request, reply, 200, { message: statusMessages[data.state], data });
+  const message = (data.test && testMessages[data.state]) ?? statusMessages[data.state];
+  sendEarly(request, reply, 200, { message, data });
 };
 
 /** RFC 7240: the first `wait` counts, and what is malformed is ignored. */
@@ -124,6 +125,7 @@ export const listSubmissions: Read = async (request, reply, tools, owner) => {
 function dataOf(record: StatusRecord) {
   return {
     request_id: record._id,
+    ...defined({ test: record.test }),
     state: statusOf(record),
     received_at: record.receivedAt.toISOString(),
     updated_at: record.stateAt.toISOString(),

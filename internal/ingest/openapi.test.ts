@@ -129,6 +129,7 @@ test.each(responses.filter(([status]) => !status.startsWith('2')))(
     const counts = ['Limit', 'Remaining', 'Reset'].map((name) => `X-RateLimit-${name}`);
     expect(Object.keys(headers)).toEqual([
       'X-Request-Id',
+      'Test-Submission',
       ...(own[status] === undefined ? [] : [own[status]]),
       ...(counted ? counts : []),
     ]);

@@ -144,6 +144,44 @@ test.each(promised)('EIN %s, as often as asked for: %d, %s', async (ein, answer,
   }
 });
 
+test('every answer to a test key, and what it shows of a test, says so', async () => {
+  const id = await submitted({ ...newApplication(), ein: '000000000' });
+  const bounced = await submitted({ ...newApplication(), ein: '000000003' });
+  expect([await outcomeOf(id), await outcomeOf(bounced)]).toEqual(['completed', 'undeliverable']);
+  expect((await lookUp(id)).json).toMatchObject({
+    message: 'A test: the account would exist and the applicant would have been e-mailed',
+    data: { request_id: id, test: true, state: 'completed' },
+  });
+  expect((await lookUp(bounced)).json).toMatchObject({
+    message:
+      'A test: the account would exist, but the e-mail to the applicant would have been refused for good',
+    data: { test: true },
+  });
+  const listed = (await list(testKey)).json as { data: { submissions: { test?: true }[] } };
+  expect(listed.data.submissions.map(({ test: isTest }) => isTest)).not.toContain(undefined);
+  const live = await submitted(newApplication(), world.key);
+  expect(await outcomeOf(live, world.key)).toBe('completed');
+  expect((await lookUp(live, world.key)).text).not.toContain('test');
+
+  const unknown = newApiKey({ test: true });
+  const answers = async (key: string, body: string) => [
+    await send(ingest.url, { key, body }),
+    await send(ingest.url, { key, body: '[]' }),
+    await send(ingest.url, { key, method: 'DELETE' }),
+    await send(ingest.url, { key, path: '/else' }),
+    await list(key),
+    await list(key === world.key ? newApiKey() : unknown),
+  ];
+  const saidBy = async (key: string) =>
+    (await answers(key, '{"ein":"000000500"}')).map(({ status, headers }) => [
+      status,
+      headers['test-submission'],
+    ]);
+  const statuses = [400, 405, 404, 200, 401];
+  expect(await saidBy(testKey)).toEqual([500, ...statuses].map((status) => [status, 'true']));
+  expect(await saidBy(world.key)).toEqual([202, ...statuses].map((status) => [status, undefined]));
+});
+
 test('a test with any other EIN is checked as a live application', async () => {
   const good = newApplication();
   expect(await outcomeOf(await submitted({ email: 7, ein: '1', business_name: ' ' }))).toBe(
@@ -200,7 +238,7 @@ test('operators can find and erase a test, and audit and backlog leave it out', 
     / completed +demo test /,
   );
   const shown = await cli('show', id);
-  expect(shown.stdout).toContain('partner demo, as a test');
+  expect(shown.stdout.split('\n')[0]).toContain(`TEST  ${id}`);
   expect(shown.stdout).toContain('acc_');
   for (const words of [
     ['resend', id, '--yes'],
