@@ -137,9 +137,9 @@ test.each(promised)('EIN %s, as often as asked for: %d, %s', async (ein, answer,
       await hurryReconcile(world, [id]);
     }
     const [, code] = outcome.match(/for `(\w+)`/) ?? [];
-    const [, state] = outcome.match(/`(\w+)`$/) ?? [];
+    const [, state] = outcome.match(/`(\w+)`(?:$| for `)/) ?? [];
     expect(await outcomeOf(id)).toMatch(
-      code === undefined ? new RegExp(`^${state}$`) : new RegExp(`^rejected, \\w+ ${code}$`),
+      code === undefined ? new RegExp(`^${state}$`) : new RegExp(`^${state}, \\w+ ${code}$`),
     );
   }
 });
@@ -147,7 +147,10 @@ test.each(promised)('EIN %s, as often as asked for: %d, %s', async (ein, answer,
 test('every answer to a test key, and what it shows of a test, says so', async () => {
   const id = await submitted({ ...newApplication(), ein: '000000000' });
   const bounced = await submitted({ ...newApplication(), ein: '000000003' });
-  expect([await outcomeOf(id), await outcomeOf(bounced)]).toEqual(['completed', 'undeliverable']);
+  expect([await outcomeOf(id), await outcomeOf(bounced)]).toEqual([
+    'completed',
+    'undeliverable, email unknown_mailbox',
+  ]);
   expect((await lookUp(id)).json).toMatchObject({
     message: 'A test: the account would exist and the applicant would have been e-mailed',
     data: { request_id: id, test: true, state: 'completed' },
