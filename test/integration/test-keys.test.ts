@@ -12,7 +12,6 @@ import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { ROOT } from '../../tools/root.ts';
 import { cliOf } from '../support/cli.ts';
 import { INGEST_PATH, lookedUp, send, type Answer } from '../support/http.ts';
-import { bodies, expectAnswer } from '../support/ingest.ts';
 import { hurryReconcile } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, requestIdOf, worldOf } from '../support/world.ts';
@@ -116,23 +115,39 @@ const page = readFileSync(`${ROOT}docs/contract.md`, 'utf8');
 const promised = [...page.matchAll(/^\| `(\d{9})` +\| (\d{3}) +\| (.*?) +\|$/gm)].map(
   ([, ein = '', answer, outcome = '']) => [ein, Number(answer), outcome] as const,
 );
+const errorsOf: Readonly<Record<string, RegExp>> = {
+  '000000400': /^Request body must not exceed/,
+  '000000403': /inactive$/,
+  '000000408': /^Request timeout/,
+  '000000422': /with another body$/,
+  '000000423': /that is erased$/,
+  '000000429': /^Too many/,
+  '000000500': /^Internal error/,
+};
 test.each(promised)('EIN %s, as often as asked for: %d, %s', async (ein, answer, outcome) => {
   const application = { ...newApplication(), ein };
   const before = await world.records({ test: true });
   for (let times = 0; times < 2; times += 1) {
     if (answer !== 202) {
       const got = await send(ingest.url, { key: testKey, body: JSON.stringify(application) });
-      expect(got.headers['retry-after']).toBe(answer === 429 ? '1' : '5');
-      if (answer === 500) expectAnswer(got, 500, bodies.internal);
-      else expect(got).toMatchObject({ status: 429, text: expect.stringContaining('Too many') });
-      expect(await world.records({ test: true })).toHaveLength(before.length);
+      const { error } = got.json as { error: string };
+      expect([got.status, error]).toEqual([answer, expect.stringMatching(errorsOf[ein]!)]);
+      const retryAfter = { 429: '1', 500: '5' }[answer];
+      expect(got.headers['retry-after']).toBe(retryAfter);
+      const recorded = outcome.endsWith('`not_accepted`');
+      const now = await world.records({ test: true });
+      expect(now).toHaveLength(before.length + (recorded ? times + 1 : 0));
+      if (recorded) expect(await outcomeOf(requestIdOf(got))).toBe('not_accepted');
       continue;
     }
     const id = await submitted(application);
-    if (outcome.includes('for a minute')) {
+    const [, length] = outcome.match(/for an? (minute|hour)/) ?? [];
+    if (length !== undefined) {
       const { receivedAt, dueAt } = (await world.record(id))!;
       // Then reconcile gives it the 15 s in which a withdrawal may come.
-      expect(dueAt!.getTime() - receivedAt.getTime()).toBe(60_000 - 15_000);
+      expect(dueAt!.getTime() - receivedAt.getTime()).toBe(
+        (length === 'hour' ? 3_600_000 : 60_000) - 15_000,
+      );
       expect((await lookUp(id, testKey, 0)).text).toContain('"state":"processing"');
       await hurryReconcile(world, [id]);
     }
@@ -142,6 +157,21 @@ test.each(promised)('EIN %s, as often as asked for: %d, %s', async (ein, answer,
       code === undefined ? new RegExp(`^${state}$`) : new RegExp(`^${state}, \\w+ ${code}$`),
     );
   }
+});
+
+test('an answer that got lost is found by its Idempotency-Key and repeated', async () => {
+  const body = JSON.stringify({ ...newApplication(), ein: '000000007' });
+  const request = { key: testKey, body, headers: { 'idempotency-key': '"lost"' } };
+  await expect(send(ingest.url, request)).rejects.toThrow();
+  const path = `${LIST_PATH}?idempotency_key=lost`;
+  const found = await lookedUp(() => send(ingest.url, { method: 'GET', key: testKey, path }));
+  const [{ request_id: id } = { request_id: '' }] = (
+    found.json as { data: { submissions: { request_id: string }[] } }
+  ).data.submissions;
+  const again = await send(ingest.url, request);
+  expect([again.status, requestIdOf(again)]).toEqual([202, id]);
+  expect(again.headers['idempotent-replayed']).toBe('true');
+  expect(await outcomeOf(id)).toBe('completed');
 });
 
 test('every answer to a test key, and what it shows of a test, says so', async () => {
