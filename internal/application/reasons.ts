@@ -16,10 +16,21 @@ export const reasonCodes = [
 ] as const;
 export type ReasonCode = (typeof reasonCodes)[number];
 
+/** Why the e-mail to the applicant came back. */
+const mailSentences = {
+  unknown_mailbox: 'The mailbox does not exist.',
+  mailbox_disabled: 'The mailbox takes no e-mail.',
+  mailbox_full: 'The mailbox is full.',
+  domain_refused: 'The domain of the e-mail address takes no e-mail.',
+  policy: 'The mail server of the applicant refused the e-mail by its policy.',
+  refused: 'The mail server of the applicant refused the e-mail.',
+} as const;
+export type MailReasonCode = keyof typeof mailSentences;
+
 /** Partners and support read this, so it never quotes the value. */
-export interface Reason {
+export interface Reason<Code = ReasonCode> {
   readonly field?: Field;
-  readonly code: ReasonCode;
+  readonly code: Code;
   readonly message: string;
   readonly duplicateOf?: string;
   readonly samePartner?: true;
@@ -44,7 +55,17 @@ export const discardedReason: Reason = {
   message: 'The operator ended this application without processing it.',
 };
 
-export const partnerReasonCodes = [...reasonCodes, 'duplicate'] as const;
+export type StoredReason = Reason<ReasonCode | MailReasonCode>;
+
+export function mailReason(code: MailReasonCode): StoredReason {
+  return { field: 'email', code, message: mailSentences[code] };
+}
+
+export const partnerReasonCodes = [
+  ...reasonCodes,
+  'duplicate',
+  ...(Object.keys(mailSentences) as MailReasonCode[]),
+] as const;
 
 interface PartnerReason {
   readonly field?: Field;
@@ -56,8 +77,8 @@ interface PartnerReason {
  * Another partner's account shows as one `duplicate`, and only alone: a faulty application must not
  * reveal whether an EIN is taken.
  */
-export function reasonsForPartner(reasons: readonly Reason[]): PartnerReason[] {
-  const isElsewhere = (reason: Reason): boolean =>
+export function reasonsForPartner(reasons: readonly StoredReason[]): PartnerReason[] {
+  const isElsewhere = (reason: StoredReason): boolean =>
     reason.duplicateOf !== undefined && reason.samePartner !== true;
   const shown = reasons.filter((reason) => !isElsewhere(reason));
   if (shown.length > 0 || reasons.length === 0) {

@@ -2,8 +2,10 @@
 import { discardedReason, duplicateReason, type Reason } from './reasons.ts';
 
 export interface TestEnding {
-  /** Anything but a 202 is not recorded. */
-  readonly answer: 202 | 429 | 500;
+  /** `none`: it is accepted, but the connection is cut in place of the answer. */
+  readonly answer: 202 | 400 | 403 | 408 | 422 | 429 | 500 | 'none';
+  /** It is answered and recorded as a request with this fault. */
+  readonly fault?: 'tooLarge' | 'bodyTooSlow' | 'idempotencyMismatch' | 'idempotencyErased';
   /** Why it is rejected. */
   readonly reason?: Reason;
   /** The relay refuses its applicant's address. */
@@ -23,6 +25,13 @@ export const testEndings: ReadonlyMap<string, TestEnding> = new Map([
   ['000000004', rejected(discardedReason)],
   ['000000005', { answer: 202, waitsMs: 60_000 }],
   ['000000006', rejected(duplicateReason('ein', 'another partner', false))],
+  ['000000007', { answer: 'none' }],
+  ['000000008', { answer: 202, waitsMs: 3_600_000 }],
+  ['000000400', { answer: 400, fault: 'tooLarge' }],
+  ['000000403', { answer: 403 }],
+  ['000000408', { answer: 408, fault: 'bodyTooSlow' }],
+  ['000000422', { answer: 422, fault: 'idempotencyMismatch' }],
+  ['000000423', { answer: 422, fault: 'idempotencyErased' }],
   ['000000429', { answer: 429 }],
   ['000000500', { answer: 500 }],
 ]);

@@ -1,6 +1,8 @@
 /** `retry`, `resend`, `close`, `reopen` and `bounce`: the moves of requests. */
 import { normalizeEmail } from '../application/identity.ts';
+import { mailReason } from '../application/reasons.ts';
 import { accountOfMessageId } from '../mail/message.ts';
+import { reasonOf } from '../mail/relay-answers.ts';
 import { defined } from '../platform/defined.ts';
 import { isOpen } from '../submission/states.ts';
 import { isBounced } from '../submission/submission.ts';
@@ -109,7 +111,8 @@ export const bounce = oneCommandOf<Bounced>({
     const code = values.status === undefined ? '' : ` (${values.status})`;
     const reason = `the e-mail bounced after the mail server had taken it${code}, reported by ${desk.trail.by}`;
     // The account notes the e-mail until a retry, so this is one write.
-    const seen = { seen: record, accountId: record.accountId };
+    const reasons = [mailReason(reasonOf(values.status))];
+    const seen = { seen: record, accountId: record.accountId, reasons };
     return desk.moves.move('report_bounce', seen, reason);
   },
   words: (target, _call, to) => ({

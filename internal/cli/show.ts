@@ -44,7 +44,7 @@ function print({ out, clock }: Call, view: RequestView): void {
     out.line(`\n${styleText('bold', words)}${more}`);
   const { reasons, others, offers } = view;
   out.line(
-    `${styleText('bold', printable(view.requestId))}  ${styleText(COLOURS[view.tone], view.state)}`,
+    `${view.test ? `${styleText(['bold', 'yellow'], 'TEST')}  ` : ''}${styleText('bold', printable(view.requestId))}  ${styleText(COLOURS[view.tone], view.state)}`,
   );
   out.line(table(view.facts.map(({ name, words }) => [styleText('dim', name), printable(words)])));
   if (reasons.length > 0) {

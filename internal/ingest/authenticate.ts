@@ -39,6 +39,9 @@ export function identify(request: FastifyRequest, tools: IdentifyTools): Authent
   return authentication;
 }
 
+export const keyIn = (authorization: string | undefined): string =>
+  /^bearer(?:[ \t]+(.*))?$/is.exec(authorization?.trim() ?? '')?.[1]?.trim() ?? '';
+
 /**
  * Answers a revoked or expired key, or one used from a foreign address, like an unknown key, so that
  * a thief learns nothing.
@@ -48,7 +51,7 @@ export function authenticate(
   address: string,
   { keys, clock }: IdentifyTools,
 ): Authentication {
-  const key = /^bearer(?:[ \t]+(.*))?$/is.exec(header?.trim() ?? '')?.[1]?.trim() ?? '';
+  const key = keyIn(header);
   if (key === '') return { ok: false, answer: errors.keyMissing };
   const found = keys.lookup(key);
   if (!found.known) return { ok: false, answer: errors.keyInvalid };

@@ -1,5 +1,6 @@
 /** The partners' contract: paths, states, parameters. */
 import { z } from 'zod';
+import { later } from '../platform/clock.ts';
 import { MAX_IDEMPOTENCY_KEY } from './limits.ts';
 
 export const BASE_PATH = '/api/v1';
@@ -17,10 +18,28 @@ export const statusMessages = {
   not_accepted: 'The request was answered with an error and is not processed',
 } as const;
 export type Status = keyof typeof statusMessages;
+/** Of a test, where the words above would be false. */
+export const testMessages: Partial<Record<Status, string>> = {
+  completed: 'A test: the account would exist and the applicant would have been e-mailed',
+  undeliverable:
+    'A test: the account would exist, but the e-mail to the applicant would have been refused for good',
+};
 
 /** An empty parameter is as good as none. */
 const parameter = <Value>(schema: z.ZodType<Value>) => z.union([schema, z.literal('')]).optional();
-const pointInTime = z.iso.datetime({ offset: true });
+/** RFC 3339, and a blank in place of a `+` that was not encoded. */
+const time = /[Tt ](?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?/.source;
+const offset = /(?:[Zz]|[+ -](?:[01]\d|2[0-3]):[0-5]\d)/.source;
+const pointInTime = z
+  .string()
+  .regex(new RegExp(`^${z.regexes.date.source.replace(/^\^|\$$/g, '')}${time}${offset}$`));
+
+/** Of a well-formed `pointInTime`. A leap second is the first of the next minute. */
+export function timeOf(text: string): Date {
+  const iso = `${text.slice(0, 10)}T${text.slice(11)}`.toUpperCase().replace(' ', '+');
+  const leaps = iso.startsWith(':60', 16);
+  return later(new Date(leaps ? iso.replace(':60', ':59') : iso), leaps ? 1_000 : 0);
+}
 
 export const listQuery = z.strictObject({
   since: parameter(pointInTime),
@@ -29,3 +48,34 @@ export const listQuery = z.strictObject({
   cursor: parameter(requestId),
   idempotency_key: parameter(z.string().regex(new RegExp(`^[ -~]{1,${MAX_IDEMPOTENCY_KEY}}$`))),
 });
+
+const A_TIME = 'a time of RFC 3339, such as 2026-11-27T09:30:00Z';
+const right: Record<keyof typeof listQuery.shape, string> = {
+  since: A_TIME,
+  until: A_TIME,
+  state: `one of ${inWords(Object.keys(statusMessages))}`,
+  cursor: 'a next_cursor of a page before',
+  idempotency_key: `1 to ${MAX_IDEMPOTENCY_KEY} characters of printable ASCII, without its quotes`,
+};
+const SHOWN = 100;
+
+/** What is wrong with the first faulty parameter, and what would be right. */
+export function listQueryFault(query: Readonly<Record<string, unknown>>): string | undefined {
+  for (const [name, value] of Object.entries(query)) {
+    if (!isParameter(name))
+      return `${quoted(name)} is unknown: known are ${inWords(Object.keys(right))}`;
+    if (Array.isArray(value)) return `${name} must be given once`;
+    if (!listQuery.shape[name].safeParse(value).success)
+      return `${name} must be ${right[name]}, not ${quoted(String(value))}`;
+  }
+  return undefined;
+}
+
+const isParameter = (name: string): name is keyof typeof right => Object.hasOwn(right, name);
+
+const quoted = (text: string): string =>
+  `'${text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text}'`;
+
+function inWords(names: readonly string[]): string {
+  return `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`;
+}

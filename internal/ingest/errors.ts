@@ -10,11 +10,6 @@ export const errors = {
     status: 400,
     error: `Idempotency-Key must be 1 to ${MAX_IDEMPOTENCY_KEY} characters, as a quoted string or without spaces and commas`,
   },
-  listQueryInvalid: {
-    status: 400,
-    error:
-      'Query may have since, until, state, cursor and idempotency_key, each once and well-formed',
-  },
   brokenRequest: { status: 400, error: 'Bad request: not valid HTTP' },
   keyMissing: { status: 401, error: 'Unauthorized: API Key missing' },
   keyInvalid: { status: 401, error: 'Unauthorized: Invalid API Key' },
@@ -57,5 +52,7 @@ export function tooManyRequests(
 ): string {
   return `Too many requests: at most ${amount} in ${windowSeconds} seconds from ${whose}; retry after ${retrySeconds} seconds`;
 }
+
+export const listQueryInvalid = (fault: string): string => `Query parameter ${fault}`;
 
 export const ACCEPTED_MESSAGE = 'Request accepted for processing';

@@ -1,11 +1,13 @@
 /** The hooks of every request, before routing and after its answer. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { isTestKey } from '../partner/api-key.ts';
 import type { KeyTerms } from '../partner/key-terms.ts';
 import { FairShares } from '../platform/fair-shares.ts';
 import type { Logger } from '../platform/log.ts';
 import { traceFields, tracing, type Span } from '../platform/tracing.ts';
 import type { PartnerLabels } from '../telemetry/partner-labels.ts';
 import { answerEarly, type AnswerStatus } from './answer.ts';
+import { keyIn } from './authenticate.ts';
 import { headFault, type BrokenTools } from './broken-http.ts';
 import {
   findClient,
@@ -79,6 +81,8 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
     answerEarly(request, reply, errors.brokenRequest);
   });
   app.addHook('onSend', (request, reply, payload, done) => {
+    // By its prefix alone, so an unknown key learns nothing and every answer says it.
+    if (isTestKey(keyIn(request.headers.authorization))) reply.header('test-submission', 'true');
     // Node reads no request behind one with `Upgrade`, so the client must know that it ends here.
     const isLast = tools.drain.aborted || request.raw.headers.upgrade !== undefined;
     if (isLast) reply.header('connection', 'close');

@@ -9,8 +9,15 @@ import type { StatusRecord } from '../submission/status-reader.ts';
 import { cards, states } from '../submission/states.ts';
 import { answerEarly, sendEarly } from './answer.ts';
 import { identify, type IdentifyTools } from './authenticate.ts';
-import { listQuery, requestId, statusMessages } from './contract.ts';
-import { errors } from './errors.ts';
+import {
+  listQuery,
+  listQueryFault,
+  requestId,
+  statusMessages,
+  testMessages,
+  timeOf,
+} from './contract.ts';
+import { errors, listQueryInvalid } from './errors.ts';
 import { MAX_WAIT_SECONDS } from './limits.ts';
 import { statusOf, type Statuses } from './statuses.ts';
 
@@ -79,30 +86,35 @@ export const lookUpStatus: Read = async (request, reply, tools, owner) => {
   if (seconds !== undefined && !authenticateLookUp(request, reply, tools)) return;
   if (waited) reply.header('preference-applied', `wait=${seconds}`);
   const data = dataOf(record);
-  sendEarly(request, reply, 200, { message: statusMessages[data.state], data });
+  const message = (data.test && testMessages[data.state]) ?? statusMessages[data.state];
+  sendEarly(request, reply, 200, { message, data });
 };
 
-/** RFC 7240: the first `wait` counts, and what is malformed is ignored. */
+/** RFC 7240: only the first `wait` counts, and what is malformed is ignored. */
 function secondsToWait(prefer: string | string[] | undefined): number | undefined {
-  const wait = /(?:^|,)\s*wait\s*=\s*"?(\d{1,9})"?\s*(?:[,;]|$)/i.exec(String(prefer ?? ''))?.[1];
+  // A comma within quotes separates nothing.
+  const preferences = String(prefer ?? '').match(/(?:[^",]|"(?:[^"\\]|\\.)*"?)+/g) ?? [];
+  const first = preferences.find((preference) => /^\s*wait\s*(?:[=;]|$)/i.test(preference));
+  const [, plain, inQuotes] = /^\s*wait\s*=\s*(?:(\d+)|"(\d+)")\s*(?:;|$)/i.exec(first ?? '') ?? [];
+  const wait = plain ?? inQuotes;
   return wait === undefined ? undefined : Math.min(Number(wait), MAX_WAIT_SECONDS);
 }
 
 /** A partner's own requests, newest first: what it lost, it can ask for. */
 export const listSubmissions: Read = async (request, reply, tools, owner) => {
-  const asked = listQuery.safeParse(request.query);
-  if (!asked.success) {
-    answerEarly(request, reply, errors.listQueryInvalid);
+  const fault = listQueryFault(request.query as Record<string, unknown>);
+  if (fault !== undefined) {
+    sendEarly(request, reply, 400, { error: listQueryInvalid(fault) });
     return;
   }
-  const { since, until, state, cursor, idempotency_key: idempotencyKey } = asked.data;
-  const timeOf = (text: string | undefined) => (text ? new Date(text) : undefined);
+  const asked = listQuery.parse(request.query);
+  const { since, until, state, cursor, idempotency_key: idempotencyKey } = asked;
   const { records, next } = await tools.statuses.list(
     {
       partnerId: request.partnerId,
       test: request.terms.test,
-      since: timeOf(since),
-      until: timeOf(until),
+      since: since ? timeOf(since) : undefined,
+      until: until ? timeOf(until) : undefined,
       states: state ? states.filter((each) => cards[each].status === state) : undefined,
       before: cursor || undefined,
       idempotencyKey: idempotencyKey || undefined,
@@ -124,6 +136,7 @@ export const listSubmissions: Read = async (request, reply, tools, owner) => {
 function dataOf(record: StatusRecord) {
   return {
     request_id: record._id,
+    ...defined({ test: record.test }),
     state: statusOf(record),
     received_at: record.receivedAt.toISOString(),
     updated_at: record.stateAt.toISOString(),

@@ -14,10 +14,11 @@ import {
   LIST_PATH,
   STATUS_PATH,
   listQuery,
+  listQueryFault,
   requestId,
   statusMessages,
 } from './contract.ts';
-import { ACCEPTED_MESSAGE, errors, tooManyRequests } from './errors.ts';
+import { ACCEPTED_MESSAGE, errors, listQueryInvalid, tooManyRequests } from './errors.ts';
 import { readIdempotencyKey } from './idempotency-key.ts';
 import {
   DRAIN_MAX_BYTES,
@@ -77,6 +78,7 @@ const page = readFileSync(`${ROOT}docs/contract.md`, 'utf8');
 const limit = { amount: '7', windowSeconds: 11, whose: 'one address' } as const;
 const known = Object.entries({
   ...errors,
+  listQueryInvalid: { status: 400, error: listQueryInvalid(listQueryFault({ since: 'today' })!) },
   tooManyRequests: { status: 429, error: tooManyRequests(limit, 11) },
 });
 const set = (texts: readonly string[]): string[] => [...new Set(texts)].toSorted();
@@ -129,6 +131,7 @@ test.each(responses.filter(([status]) => !status.startsWith('2')))(
     const counts = ['Limit', 'Remaining', 'Reset'].map((name) => `X-RateLimit-${name}`);
     expect(Object.keys(headers)).toEqual([
       'X-Request-Id',
+      'Test-Submission',
       ...(own[status] === undefined ? [] : [own[status]]),
       ...(counted ? counts : []),
     ]);

@@ -93,16 +93,22 @@ export async function submitApplication(
     return;
   }
   const key = readIdempotencyKey(request.headers['idempotency-key']);
-  const fault = faultOf(body, key);
+  const ownFault = faultOf(body, key);
   const received = receivedOf(request, tools.clock.now());
   const ending =
-    fault === undefined && received.test ? endingOf(claimedIn(body.bytes).ein) : undefined;
-  if (ending !== undefined && ending.answer !== 202) {
+    ownFault === undefined && received.test ? endingOf(claimedIn(body.bytes).ein) : undefined;
+  if (ending?.answer === 403 || ending?.answer === 429 || ending?.answer === 500) {
     incomingBody.release();
     tools.limits.giveBackBody(request, body.bytes.length);
     if (ending.answer === 500) return answerNotAccepted(reply);
-    throw new OverLimit(tools.limits.ofAddress, TEST_RETRY_MS);
+    if (ending.answer === 429) throw new OverLimit(tools.limits.ofAddress, TEST_RETRY_MS);
+    const { status, error } = errors.partnerInactive;
+    reply.code(status).send({ error });
+    return;
   }
+  const fault = ownFault ?? (ending?.fault && errors[ending.fault]);
+  // As after a body that really was too large or too slow.
+  if (ending?.answer === 400 || ending?.answer === 408) closeAfterAnswer(request, reply);
   const record =
     fault === undefined
       ? acceptedRecord(received, body, key.kind === 'given' ? key.key : undefined, firstDue(ending))
@@ -118,7 +124,8 @@ export async function submitApplication(
   switch (result.kind) {
     case 'stored':
       tools.metrics.acceptSeconds.observe((tools.clock.monotonicMs() - request.startedAt) / 1_000);
-      answerStored(request, reply, tools, fault);
+      if (ending?.answer === 'none') hangUp(request, reply);
+      else answerStored(request, reply, tools, fault);
       logAccepted(record, record, tools);
       if (fault === undefined && !ending?.waitsMs) tools.hints.add(hintFor(record));
       return;

@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
 import { knownAnswers } from '../../test/support/known-answers.ts';
-import { CODES, describeFailure, refusalOf, type Refusal } from './relay-answers.ts';
+import { CODES, describeFailure, reasonOf, refusalOf, type Refusal } from './relay-answers.ts';
 
 const faultOfAnswer = (phase: Refusal['phase'], answer: string) =>
   refusalOf(phase, Number(CODES.exec(answer)?.[1]), answer).fault;
@@ -39,6 +39,36 @@ test.each([
   ['a mailbox over its limit', '452 4.2.2 quota exceeded', 'rcpt', 'busy'],
 ] as const)('%s is read as an answer about its true subject', (_name, answer, phase, fault) => {
   expect(faultOfAnswer(phase, answer)).toBe(fault);
+});
+
+test.each([
+  ['550 5.1.1 unknown', 'unknown_mailbox'],
+  ['550 no answer that says more', 'unknown_mailbox'],
+  ['554 This user has no mailbox: unknown user', 'unknown_mailbox'],
+  ['550 5.1.2 bad destination system', 'domain_refused'],
+  ['556 5.1.10 recipient address has a null MX', 'domain_refused'],
+  ['556 no mail here', 'domain_refused'],
+  ['550 Unrouteable address', 'domain_refused'],
+  ['550 5.2.1 mailbox disabled', 'mailbox_disabled'],
+  ['550 This account is inactive', 'mailbox_disabled'],
+  ['552 5.2.2 mailbox full', 'mailbox_full'],
+  ['552 mailbox is full', 'mailbox_full'],
+  ['550 5.2.3 message too long for it', 'refused'],
+] as const)('%s: a partner learns %s', (answer, why) => {
+  expect(refusalOf('rcpt', Number(answer.slice(0, 3)), answer)).toMatchObject({
+    fault: 'recipient',
+    why,
+  });
+});
+
+test('a later bounce has a reason by its status, and only a recipient is blamed', () => {
+  expect(['5.1.1', '5.7.1', '4.4.7', undefined].map((status) => reasonOf(status))).toEqual([
+    'unknown_mailbox',
+    'policy',
+    'refused',
+    'refused',
+  ]);
+  expect(refusalOf('rcpt', 550, '550 5.7.1 blocked by policy')).not.toHaveProperty('why');
 });
 
 const smtpError = (fields: object): Error =>

@@ -1,4 +1,5 @@
 /** What became of a hand-over, by the relay's answer, and whose fault a failure is. */
+import type { MailReasonCode } from '../application/reasons.ts';
 import { defined } from '../platform/defined.ts';
 
 export type Fault =
@@ -20,6 +21,8 @@ export interface Refusal {
   readonly enhancedCode: string | undefined;
   /** The text itself may contain an address. */
   readonly fault: Fault;
+  /** Of a `recipient`. */
+  readonly why?: MailReasonCode;
 }
 
 /** `refused`: our login or sender, or our connection for good. `no_capacity`: a 4xx. */
@@ -65,8 +68,29 @@ export function refusalOf(phase: Refusal['phase'], code: number, answer = ''): R
   const enhancedCode = CODES.exec(answer)?.[2];
   // A domain such as spam.example must not match.
   const words = answer.replace(/\S+@\S+/g, '…').replaceAll(/\s+/g, ' ');
-  return { phase, code, enhancedCode, fault: faultOf(phase, code, enhancedCode, words) };
+  const fault = faultOf(phase, code, enhancedCode, words);
+  const why = fault === 'recipient' ? reasonOf(enhancedCode, code, words) : undefined;
+  return { phase, code, enhancedCode, fault, ...defined({ why }) };
 }
+
+/** By the status of RFC 3463 first, also of a later bounce; then by the words, then by the code. */
+export function reasonOf(status = '', code = 0, words = ''): MailReasonCode {
+  const [, byStatus] = STATUSES.find(([pattern]) => pattern.test(status)) ?? [];
+  if (byStatus !== undefined) return byStatus;
+  if (/full|quota/i.test(words)) return 'mailbox_full';
+  if (/disabled|inactive/i.test(words)) return 'mailbox_disabled';
+  if (code === 556 || /unrouteable/i.test(words)) return 'domain_refused';
+  const unknown = NO_SUCH_MAILBOX.test(words) || (status === '' && NO_MAILBOX_CODES.has(code));
+  return unknown ? 'unknown_mailbox' : 'refused';
+}
+
+const STATUSES = [
+  [/^5\.1\.(?:2|10)$|^5\.4\.4$/, 'domain_refused'],
+  [/^5\.1\.[01346]$/, 'unknown_mailbox'],
+  [/^5\.2\.1$/, 'mailbox_disabled'],
+  [/^[45]\.2\.2$/, 'mailbox_full'],
+  [/^5\.7\./, 'policy'],
+] as const satisfies readonly (readonly [RegExp, MailReasonCode])[];
 
 /**
  * A wrong `recipient` loses an applicant, so the answer must say it. At MAIL FROM the relay does

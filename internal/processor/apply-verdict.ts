@@ -8,6 +8,7 @@ import type { Mailer } from '../mail/mailer.ts';
 import type { MailSettings, Message } from '../mail/message.ts';
 import { later, type Clock } from '../platform/clock.ts';
 import { retryUntilDone } from '../platform/deadline.ts';
+import { defined } from '../platform/defined.ts';
 import type { Logger } from '../platform/log.ts';
 import { traceFields } from '../platform/tracing.ts';
 import { hintFor, type Retry, type Step } from '../queue/job.ts';
@@ -112,7 +113,7 @@ export async function finish(
  */
 export async function settle(failed: Failed, attempt: Attempt, tools: AttemptTools): Promise<void> {
   const { record, step } = attempt;
-  const { failure, words, ...verdict } = failed;
+  const { failure, words, reasons: _known, ...verdict } = failed;
   const { clock, log, metrics, store } = tools;
   metrics.failures.inc({ step, class: failure });
   log[levelOf(failure, verdict.kind)](
@@ -144,8 +145,9 @@ export async function settle(failed: Failed, attempt: Attempt, tools: AttemptToo
         return;
       }
       case 'end': {
-        const { event, ambiguous } = failed;
-        const changes = { attempts: record.attempts, ambiguous, lastError: words, reason: words };
+        const { event, ambiguous, reasons } = failed;
+        const counts = { attempts: record.attempts, ambiguous, lastError: words };
+        const changes = { ...counts, reason: words, ...defined({ reasons }) };
         if (!(await store.move(record, event, attemptOf(record), changes))) return;
         const state = event === 'bounce' ? 'undeliverable' : 'dead_lettered';
         countOutcome(record, { state, reason: failed.failure }, tools);

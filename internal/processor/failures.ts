@@ -1,8 +1,10 @@
 /** What follows from an attempt: the verdicts of steps, and that on each class of failure. */
 import { MongoError, MongoNetworkError, MongoServerSelectionError } from 'mongodb';
+import type { Reason, StoredReason } from '../application/reasons.ts';
 import type { Blame } from '../mail/mail-gate.ts';
 import type { Fault, HandOver } from '../mail/relay-answers.ts';
 import { DeadlineError, jittered } from '../platform/deadline.ts';
+import { defined } from '../platform/defined.ts';
 import { NotDurableError } from '../platform/mongo.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { Changes } from '../submission/worker-moves.ts';
@@ -51,7 +53,7 @@ export type Done = { readonly kind: 'done' } & (
   | { readonly event: 'create_account'; readonly changes: Changes }
   | {
       readonly event: 'reject';
-      readonly changes: Required<Pick<Changes, 'reasons' | 'reason'>> & Changes;
+      readonly changes: Changes & { readonly reasons: readonly Reason[]; readonly reason: string };
     }
   | { readonly event: 'complete'; readonly changes?: undefined }
 );
@@ -66,6 +68,8 @@ interface Failure {
   readonly failure: FailureClass;
   /** Support reads it, so it holds no personal data. */
   readonly words: string;
+  /** Why the relay refused the applicant's address. */
+  readonly reasons?: readonly StoredReason[];
 }
 
 type EndingClass = Exclude<FailureClass, 'infrastructure' | 'relay'>;
@@ -95,11 +99,11 @@ type SoFar = Pick<SubmissionRecord, 'attempts' | 'ambiguous' | 'backedOffMs'>;
 /** `ambiguous` includes this attempt's e-mail. */
 export function failed(
   { attempts, ambiguous: before = 0, backedOffMs = 0 }: SoFar,
-  { failure, words, ambiguous = before }: Failure & { readonly ambiguous?: number },
+  { failure, words, reasons, ambiguous = before }: Failure & { readonly ambiguous?: number },
   random: () => number = Math.random,
 ): Failed {
   const end = (event: 'bounce' | 'give_up', ending: EndingClass): Failed => {
-    return { kind: 'end', failure: ending, words, event, ambiguous };
+    return { kind: 'end', failure: ending, words, event, ambiguous, ...defined({ reasons }) };
   };
   const again = (waitMs: number): Failed => {
     const delayMs = jittered(waitMs, random);

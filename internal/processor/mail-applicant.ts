@@ -1,11 +1,12 @@
 /** The step of the e-mail: hands it over once and finishes the request. */
 import type { Account } from '../account/account.ts';
 import type { Intent } from '../account/mail-ledger.ts';
+import { mailReason } from '../application/reasons.ts';
 import { endingOf } from '../application/test-endings.ts';
 import { ledgerWith, newSecondMails, possibleMails } from '../mail/ledger.ts';
 import type { MailPlace } from '../mail/mail-gate.ts';
 import { loginInstructions } from '../mail/message.ts';
-import type { HandOver } from '../mail/relay-answers.ts';
+import { refusalOf, type HandOver } from '../mail/relay-answers.ts';
 import { retryUntilDone } from '../platform/deadline.ts';
 import { attemptOf, type OpenRecord } from '../submission/submission.ts';
 import { untilSaid, type Attempt, type AttemptTools, type BegunMail } from './apply-verdict.ts';
@@ -23,10 +24,7 @@ const COMPLETED: Verdict = { kind: 'done', event: 'complete' };
 /** What a test can ask for. */
 const REFUSED: HandOver = {
   result: 'refused',
-  phase: 'rcpt',
-  fault: 'recipient',
-  code: 550,
-  enhancedCode: '5.1.1',
+  ...refusalOf('rcpt', 550, '550 5.1.1 mailbox unknown'),
 };
 const LOST: Verdict = { kind: 'lost' };
 
@@ -145,6 +143,7 @@ async function sendMail(
   return failed(record, {
     failure: classOfHandOver(handOver, blame),
     words: inWords(handOver),
+    ...(handOver.result === 'refused' && handOver.why && { reasons: [mailReason(handOver.why)] }),
     ambiguous: before + (handOver.result === 'ambiguous' ? 1 : 0),
   });
 }

@@ -1,5 +1,6 @@
 /** Operators' changes to a record: moves, and what they do without one. */
 import type { Collection, Db } from 'mongodb';
+import type { StoredReason } from '../application/reasons.ts';
 import { defined } from '../platform/defined.ts';
 import { later, type Clock } from '../platform/clock.ts';
 import { unlessDuplicate, updateInOrder } from '../platform/mongo.ts';
@@ -15,6 +16,8 @@ interface Moved {
   readonly seen: Seen;
   /** The account that this request created. */
   readonly accountId?: string | undefined;
+  /** Why an e-mail came back. */
+  readonly reasons?: readonly StoredReason[];
 }
 
 interface PlannedMove extends Moved {
@@ -37,8 +40,9 @@ export class OperatorMoves {
   }
 
   /** False if the record has changed since, or cannot move so. */
-  async move(event: OperatorEvent, { seen, accountId }: Moved, reason: string): Promise<boolean> {
-    const move = this.#moveOf(event, { seen, accountId }, reason);
+  async move(event: OperatorEvent, moved: Moved, reason: string): Promise<boolean> {
+    const { seen } = moved;
+    const move = this.#moveOf(event, moved, reason);
     if (move === undefined) return false;
     const { filter, update } = move;
     const { matchedCount } = await this.#collection.updateOne({ _id: seen._id, ...filter }, update);
@@ -103,8 +107,19 @@ export class OperatorMoves {
     );
   }
 
-  #moveOf(event: OperatorEvent, { seen, accountId }: Moved, reason: string): Step | undefined {
-    const options = { now: this.#clock.now(), accountId, reason, retention: this.#retention };
+  #moveOf(
+    event: OperatorEvent,
+    { seen, accountId, reasons }: Moved,
+    reason: string,
+  ): Step | undefined {
+    const found = defined({ reasons });
+    const options = {
+      now: this.#clock.now(),
+      accountId,
+      reason,
+      found,
+      retention: this.#retention,
+    };
     return moveOf(event, seen, options);
   }
 

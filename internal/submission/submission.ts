@@ -1,6 +1,6 @@
 /** The record of one received request. */
 import type { Binary, Db } from 'mongodb';
-import type { Reason } from '../application/reasons.ts';
+import type { StoredReason } from '../application/reasons.ts';
 import { openStates, type OpenState, type State } from './states.ts';
 
 export const SUBMISSIONS = 'requests';
@@ -64,7 +64,7 @@ export interface SubmissionRecord {
   readonly ambiguous?: number;
   readonly history: readonly HistoryEntry[];
   readonly applicant?: Applicant;
-  readonly reasons?: readonly Reason[];
+  readonly reasons?: readonly StoredReason[];
   readonly accountId?: string;
   readonly lastError?: string;
   readonly traceparent?: string;

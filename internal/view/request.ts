@@ -41,6 +41,7 @@ export async function requestView(
   const happenings = timeline(record, account, actions);
   return {
     requestId: record._id,
+    test: record.test === true,
     state: record.state,
     /** Of the state. */
     meaning: cardOf(record.state)?.meaning ?? 'a state that this version does not know',
@@ -99,10 +100,7 @@ function factsOf(
   account: Account | undefined,
   { now, reveal, waits }: { now: Date; reveal: boolean; waits: string | undefined },
 ) {
-  const partner =
-    record.partnerId === undefined
-      ? 'nobody known'
-      : `partner ${record.partnerId}${record.test ? ', as a test' : ''}`;
+  const partner = record.partnerId === undefined ? 'nobody known' : `partner ${record.partnerId}`;
   const request: [string, string][] = record.pastRetention
     ? [
         ['request', 'past its retention; this comes from its account'],

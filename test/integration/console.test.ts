@@ -156,6 +156,14 @@ test('a reference, an id and an account find the request, and nonsense is explai
   expect(await textOf(page)).toContain('It must be like 30m, 24h, 7d');
 });
 
+test('the page of a test says so at its top', async () => {
+  await world.stores.requests.updateOne({ _id: ids[3]! }, { $set: { test: true } });
+  await open(`/requests/${ids[3]}`);
+  expect(await page.$eval('h1', (heading) => heading.textContent)).toBe(`TEST ${ids[3]}`);
+  await open(`/requests/${ids[0]}`);
+  expect(await page.$eval('h1', (heading) => heading.textContent)).toBe(ids[0]);
+});
+
 test('a reveal needs a reason, and is noted before it shows', async () => {
   await open(`/requests/${ids[0]}`);
   await page.type('#why', ' ');

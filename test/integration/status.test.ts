@@ -233,8 +233,23 @@ describe('Prefer: wait', () => {
     expect(answer.json).toMatchObject({ data: { request_id: id, state: 'completed' } });
     expect(applied(answer)).toBe('wait=20');
     expect(applied(await wait(id, 'wait=31'))).toBe('wait=30');
-    for (const prefer of ['wait', 'wait=', 'wait=1.5', 'nowait=5', 'wait=-1'])
+    for (const prefer of [
+      'wait',
+      'wait=',
+      'wait=1.5',
+      'nowait=5',
+      'wait=-1',
+      'foo="a, wait=9"',
+      'foo="a\\", wait=9"',
+      'foo=a; wait=9',
+      'wait; x=9',
+      'wait=x, wait=9',
+      'wait=9 9',
+    ])
       expect([prefer, applied(await wait(id, prefer))]).toEqual([prefer, undefined]);
+    for (const prefer of ['wait=9;x="y, z"', 'foo="a;b", , WAIT = "9" ', 'wait=9, wait=1'])
+      expect([prefer, applied(await wait(id, prefer))]).toEqual([prefer, 'wait=9']);
+    expect(applied(await wait(id, `wait=${'9'.repeat(400)}`))).toBe('wait=30');
   });
 
   test('waits no longer than the given time', async () => {
@@ -328,6 +343,24 @@ describe('the list', () => {
     expect(await allPages('state=rejected', async () => {})).toEqual(idsOf(rejected));
   });
 
+  test('reads every time of RFC 3339, and a blank where a + was lost', async () => {
+    const since = new Date(startedAt - 100 * 60_000).toISOString().slice(0, -1);
+    const expected = idsIn(await list(`since=${since}Z&until=${at(50)}`));
+    expect(expected.length).toBeGreaterThan(40);
+    for (const time of [
+      `${since}z`,
+      `${since.replace('T', 't')}Z`,
+      `${since.replace('T', '%20')}Z`,
+      `${since}+00:00`,
+      `${since}%2B00:00`,
+      `${since}-00:00`,
+      `${since}456789+00:00`,
+    ])
+      expect([time, idsIn(await list(`since=${time}&until=${at(50)}`))]).toEqual([time, expected]);
+    expect(idsIn(await list('since=2016-12-31T23:59:60Z'))).toHaveLength(100);
+    expect(idsIn(await list('until=2016-12-31t15:59:60.5-08:00'))).toEqual([]);
+  });
+
   test('filters by Idempotency-Key, with no more than a look-up tells', async () => {
     const headers = { 'idempotency-key': '"a key"' };
     const accepted = await send(ingest.url, { key: otherKey, body: '{}', headers });
@@ -344,18 +377,31 @@ describe('the list', () => {
   });
 
   test('refuses an undocumented query, a wrong method and a wrong key', async () => {
-    for (const query of [
-      'state=open',
-      'since=today',
-      'cursor=1',
-      'limit=5',
-      'state=completed&state=x',
-    ])
-      expectAnswer(
-        await list(query),
-        400,
-        '{"error":"Query may have since, until, state, cursor and idempotency_key, each once and well-formed"}',
-      );
+    const time = 'a time of RFC 3339, such as 2026-11-27T09:30:00Z';
+    for (const [query, fault] of [
+      [
+        'state=open',
+        "state must be one of processing, completed, rejected, undeliverable and not_accepted, not 'open'",
+      ],
+      ['state=completed&since=today', `since must be ${time}, not 'today'`],
+      ['until=2026-02-30T00:00:00Z', `until must be ${time}, not '2026-02-30T00:00:00Z'`],
+      ['cursor=1', "cursor must be a next_cursor of a page before, not '1'"],
+      [
+        'idempotency_key=%C3%A4',
+        "idempotency_key must be 1 to 255 characters of printable ASCII, without its quotes, not 'ä'",
+      ],
+      ['limit=5', "'limit' is unknown: known are since, until, state, cursor and idempotency_key"],
+      [
+        'toString=5',
+        "'toString' is unknown: known are since, until, state, cursor and idempotency_key",
+      ],
+      ['state=completed&state=x', 'state must be given once'],
+      [
+        `cursor=${'x'.repeat(5_000)}`,
+        `cursor must be a next_cursor of a page before, not '${'x'.repeat(100)}…'`,
+      ],
+    ] as const)
+      expectAnswer(await list(query), 400, JSON.stringify({ error: `Query parameter ${fault}` }));
     const posted = await list('', { method: 'POST' });
     expectAnswer(posted, 405, USE_GET);
     expect(posted.headers['allow']).toBe('GET, HEAD');

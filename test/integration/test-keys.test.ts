@@ -12,7 +12,6 @@ import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { ROOT } from '../../tools/root.ts';
 import { cliOf } from '../support/cli.ts';
 import { INGEST_PATH, lookedUp, send, type Answer } from '../support/http.ts';
-import { bodies, expectAnswer } from '../support/ingest.ts';
 import { hurryReconcile } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, requestIdOf, worldOf } from '../support/world.ts';
@@ -116,32 +115,104 @@ const page = readFileSync(`${ROOT}docs/contract.md`, 'utf8');
 const promised = [...page.matchAll(/^\| `(\d{9})` +\| (\d{3}) +\| (.*?) +\|$/gm)].map(
   ([, ein = '', answer, outcome = '']) => [ein, Number(answer), outcome] as const,
 );
+const errorsOf: Readonly<Record<string, RegExp>> = {
+  '000000400': /^Request body must not exceed/,
+  '000000403': /inactive$/,
+  '000000408': /^Request timeout/,
+  '000000422': /with another body$/,
+  '000000423': /that is erased$/,
+  '000000429': /^Too many/,
+  '000000500': /^Internal error/,
+};
 test.each(promised)('EIN %s, as often as asked for: %d, %s', async (ein, answer, outcome) => {
   const application = { ...newApplication(), ein };
   const before = await world.records({ test: true });
   for (let times = 0; times < 2; times += 1) {
     if (answer !== 202) {
       const got = await send(ingest.url, { key: testKey, body: JSON.stringify(application) });
-      expect(got.headers['retry-after']).toBe(answer === 429 ? '1' : '5');
-      if (answer === 500) expectAnswer(got, 500, bodies.internal);
-      else expect(got).toMatchObject({ status: 429, text: expect.stringContaining('Too many') });
-      expect(await world.records({ test: true })).toHaveLength(before.length);
+      const { error } = got.json as { error: string };
+      expect([got.status, error]).toEqual([answer, expect.stringMatching(errorsOf[ein]!)]);
+      const retryAfter = { 429: '1', 500: '5' }[answer];
+      expect(got.headers['retry-after']).toBe(retryAfter);
+      const recorded = outcome.endsWith('`not_accepted`');
+      const now = await world.records({ test: true });
+      expect(now).toHaveLength(before.length + (recorded ? times + 1 : 0));
+      if (recorded) expect(await outcomeOf(requestIdOf(got))).toBe('not_accepted');
       continue;
     }
     const id = await submitted(application);
-    if (outcome.includes('for a minute')) {
+    const [, length] = outcome.match(/for an? (minute|hour)/) ?? [];
+    if (length !== undefined) {
       const { receivedAt, dueAt } = (await world.record(id))!;
       // Then reconcile gives it the 15 s in which a withdrawal may come.
-      expect(dueAt!.getTime() - receivedAt.getTime()).toBe(60_000 - 15_000);
+      expect(dueAt!.getTime() - receivedAt.getTime()).toBe(
+        (length === 'hour' ? 3_600_000 : 60_000) - 15_000,
+      );
       expect((await lookUp(id, testKey, 0)).text).toContain('"state":"processing"');
       await hurryReconcile(world, [id]);
     }
     const [, code] = outcome.match(/for `(\w+)`/) ?? [];
-    const [, state] = outcome.match(/`(\w+)`$/) ?? [];
+    const [, state] = outcome.match(/`(\w+)`(?:$| for `)/) ?? [];
     expect(await outcomeOf(id)).toMatch(
-      code === undefined ? new RegExp(`^${state}$`) : new RegExp(`^rejected, \\w+ ${code}$`),
+      code === undefined ? new RegExp(`^${state}$`) : new RegExp(`^${state}, \\w+ ${code}$`),
     );
   }
+});
+
+test('an answer that got lost is found by its Idempotency-Key and repeated', async () => {
+  const body = JSON.stringify({ ...newApplication(), ein: '000000007' });
+  const request = { key: testKey, body, headers: { 'idempotency-key': '"lost"' } };
+  await expect(send(ingest.url, request)).rejects.toThrow();
+  const path = `${LIST_PATH}?idempotency_key=lost`;
+  const found = await lookedUp(() => send(ingest.url, { method: 'GET', key: testKey, path }));
+  const [{ request_id: id } = { request_id: '' }] = (
+    found.json as { data: { submissions: { request_id: string }[] } }
+  ).data.submissions;
+  const again = await send(ingest.url, request);
+  expect([again.status, requestIdOf(again)]).toEqual([202, id]);
+  expect(again.headers['idempotent-replayed']).toBe('true');
+  expect(await outcomeOf(id)).toBe('completed');
+});
+
+test('every answer to a test key, and what it shows of a test, says so', async () => {
+  const id = await submitted({ ...newApplication(), ein: '000000000' });
+  const bounced = await submitted({ ...newApplication(), ein: '000000003' });
+  expect([await outcomeOf(id), await outcomeOf(bounced)]).toEqual([
+    'completed',
+    'undeliverable, email unknown_mailbox',
+  ]);
+  expect((await lookUp(id)).json).toMatchObject({
+    message: 'A test: the account would exist and the applicant would have been e-mailed',
+    data: { request_id: id, test: true, state: 'completed' },
+  });
+  expect((await lookUp(bounced)).json).toMatchObject({
+    message:
+      'A test: the account would exist, but the e-mail to the applicant would have been refused for good',
+    data: { test: true },
+  });
+  const listed = (await list(testKey)).json as { data: { submissions: { test?: true }[] } };
+  expect(listed.data.submissions.map(({ test: isTest }) => isTest)).not.toContain(undefined);
+  const live = await submitted(newApplication(), world.key);
+  expect(await outcomeOf(live, world.key)).toBe('completed');
+  expect((await lookUp(live, world.key)).text).not.toContain('test');
+
+  const unknown = newApiKey({ test: true });
+  const answers = async (key: string, body: string) => [
+    await send(ingest.url, { key, body }),
+    await send(ingest.url, { key, body: '[]' }),
+    await send(ingest.url, { key, method: 'DELETE' }),
+    await send(ingest.url, { key, path: '/else' }),
+    await list(key),
+    await list(key === world.key ? newApiKey() : unknown),
+  ];
+  const saidBy = async (key: string) =>
+    (await answers(key, '{"ein":"000000500"}')).map(({ status, headers }) => [
+      status,
+      headers['test-submission'],
+    ]);
+  const statuses = [400, 405, 404, 200, 401];
+  expect(await saidBy(testKey)).toEqual([500, ...statuses].map((status) => [status, 'true']));
+  expect(await saidBy(world.key)).toEqual([202, ...statuses].map((status) => [status, undefined]));
 });
 
 test('a test with any other EIN is checked as a live application', async () => {
@@ -200,7 +271,7 @@ test('operators can find and erase a test, and audit and backlog leave it out', 
     / completed +demo test /,
   );
   const shown = await cli('show', id);
-  expect(shown.stdout).toContain('partner demo, as a test');
+  expect(shown.stdout.split('\n')[0]).toContain(`TEST  ${id}`);
   expect(shown.stdout).toContain('acc_');
   for (const words of [
     ['resend', id, '--yes'],
