@@ -171,7 +171,7 @@ export class SharedLimiterStore {
     metrics.limiterFallback.set(1);
     log.warn(ALONE);
     // The braces select the key's own server in a Cluster.
-    const probed = `{${KEY_PREFIX}${key}}`;
+    const probed = `${KEY_PREFIX}probe:{${KEY_PREFIX}${key}}`;
     this.#probe = setInterval(() => {
       if (redis.status !== 'ready') return;
       withDeadline(redis.set(probed, '', 'PX', LIMITER_PROBE_MS), LIMITER_TIMEOUT_MS, 'probe').then(

@@ -161,10 +161,13 @@ async function writeTest(scale: Scale, { name, alert, series, fires }: Named): P
     const expected = { exp_labels: labels, exp_annotations: annotations };
     return { eval_time: at, alertname: rule.alert, exp_alerts: [expected] };
   });
-  const inputs = Object.entries({ ...scale.healthy, ...series }).map(([one, values]) => ({
-    series: inNamespace(one),
-    values,
-  }));
+  // Each pod is scraped by two jobs.
+  const inputs = Object.entries({ ...scale.healthy, ...series }).flatMap(([one, values]) =>
+    ['first', 'second'].map((job) => ({
+      series: inNamespace(one).replace('{', `{job="${job}",`),
+      values,
+    })),
+  );
   const file = join(folder, `${scale.name}-${(written += 1)}`);
   await writeFile(`${file}-rules.yaml`, ruleFile({ groups }));
   await writeFile(

@@ -71,6 +71,17 @@ test('the alert rules and the autoscaler use only metrics that exist', () => {
   expect(faultsIn(inTemplates)).toEqual([]);
 });
 
+test('what is summed or counted takes each pod once, although two jobs may scrape it', () => {
+  const expressions = [
+    ...rules.map(({ expr }) => expr),
+    ...dashboardPanels.flatMap(({ queries }) => queries),
+  ];
+  const plain = expressions.filter((expression) =>
+    /\b(?:sum|count)(?: by \([^)]*\))? ?\((?!max by \([^)]*\bpod\b|ALERTS)/.test(expression),
+  );
+  expect(plain).toEqual([]);
+});
+
 test('the rules have only placeholders that the template fills in', () => {
   const text = readFileSync(`${CHART}files/alerts.yaml`, 'utf8').replaceAll(/^\s*#.*$/gm, '');
   const used = new Set([...text.matchAll(/\$\((\w+)\)/g)].map(([, name]) => String(name)));

@@ -161,6 +161,12 @@ describe('an option', () => {
     // The address that partners use may be anywhere.
     const api = { '443 6443': egress.kubernetesTo };
     expect(reached(objects, 'controller')).toEqual({ ...stores, ...api, '443': undefined });
+    expect(reached(objects, 'console')).toMatchObject({ '443': undefined });
+    const oidc = { ...(everything['console'] as Json)['oidc'], issuer: 'https://a.example:8443/b' };
+    const other = await render({ ...everything, networkPolicy: { egress }, console: { oidc } });
+    expect(Object.keys(reached(other, 'console')).toSorted()).toEqual(
+      ['53 53 5353 5353', '27017', '9090', '8443'].toSorted(),
+    );
     const probe = { existingSecret: 'probe' };
     const inside = await render({ ...everything, networkPolicy: { egress }, probe });
     expect(reached(inside, 'controller')).toEqual({ ...stores, ...api, '8080': [RELEASE] });
@@ -201,6 +207,22 @@ describe('an option', () => {
       expect(key).toBe('demo-partner-ingest-evaluation');
   });
 
+  test('a route has the fields that the API would add', async () => {
+    const parentRefs = [{ name: 'public', sectionName: 'https' }];
+    const objects = await render({
+      ...production,
+      trustedProxies: ['10.0.0.0/8'],
+      httpRoute: { enabled: true, parentRefs },
+    });
+    const spec = one(objects, 'HTTPRoute')['spec'] as Json;
+    expect(spec['parentRefs']).toEqual([
+      { ...parentRefs[0], group: 'gateway.networking.k8s.io', kind: 'Gateway' },
+    ]);
+    expect(spec['rules'][0].backendRefs).toEqual([
+      { group: '', kind: 'Service', name: 'demo-partner-ingest-ingest', port: 80, weight: 1 },
+    ]);
+  });
+
   test('a ServiceMonitor finds the admin ports although a GitOps tool changes the instance label', async () => {
     const monitor = { enabled: true, interval: '15s', labels: { release: 'prometheus' } };
     const objects = await render({ ...production, metrics: { serviceMonitor: monitor } });
@@ -213,7 +235,7 @@ describe('an option', () => {
         kind === 'Service' && wanted.every(([key, value]) => metadata.labels[key] === value),
     );
     expect(found.map(({ metadata }) => metadata.name)).toEqual(
-      COMPONENTS.map((name) => `demo-partner-ingest-${name}-metrics`),
+      [...COMPONENTS, 'console'].map((name) => `demo-partner-ingest-${name}-metrics`),
     );
   });
 
@@ -241,11 +263,13 @@ describe('an option', () => {
     for (const { owner, metadata } of podsOf(objects)) {
       if (!owner.startsWith('Deployment')) continue;
       const annotations = (metadata['annotations'] ?? {}) as Json;
+      // With a monitor too, a Prometheus that follows both would scrape each pod twice.
+      const isAnnotated = on && !made.some((kind) => kind.endsWith('Monitor'));
       expect([
         owner,
         annotations['prometheus.io/scrape'],
         annotations['prometheus.io/port'],
-      ]).toEqual(on ? [owner, 'true', '9090'] : [owner, undefined, undefined]);
+      ]).toEqual(isAnnotated ? [owner, 'true', '9090'] : [owner, undefined, undefined]);
     }
   });
 

@@ -1,5 +1,6 @@
 /** Every contradiction stops an installation with a message that says what to do. */
 import { beforeAll, describe, expect, test } from '@jest/globals';
+import { chartValues, type ChartValue } from '../../tools/chart-docs.ts';
 import { addresses } from '../support/email-addresses.ts';
 import {
   evaluation,
@@ -8,6 +9,7 @@ import {
   readYaml,
   refusal,
   render,
+  valuesYaml,
   withValue,
   type Json,
 } from '../support/chart.ts';
@@ -61,6 +63,29 @@ describe('refused by the schema', () => {
         expect(said.includes(`'/${place.replace('.', '/')}'`)).toBe(!right);
     },
   );
+});
+
+/** Maps in braces that belong to Kubernetes, and the one that every chart of a parent chart shares. */
+const OPEN =
+  /(?:^global|\.(?:labels|resources|updateStrategy|securityContext|containerSecurityContext|startup|liveness|readiness|matchLabels))$/;
+const mapsIn = ({ path, fallback, inside }: ChartValue): string[] => {
+  const isMap = typeof fallback === 'object' && fallback !== null && !Array.isArray(fallback);
+  if (!isMap || Object.keys(fallback).length === 0 || OPEN.test(path.join('.'))) return [];
+  return [path.join('.'), ...inside.flatMap(mapsIn)];
+};
+
+test('a misspelt key is refused at every depth', async () => {
+  const maps = chartValues(valuesYaml).flatMap(mapsIn);
+  expect(maps).toEqual(expect.arrayContaining(['console.oidc', 'controller.rbac', 'ingest']));
+  const misspelt = maps.map((path): Fault => [`${path}.misspelt`, 1, '']);
+  const told = (await refusal(withFaults(production, misspelt))).split('\n');
+  const taken = maps.filter(
+    (path) =>
+      !told.some(
+        (line) => line.includes(`'/${path.replaceAll('.', '/')}'`) && line.includes('misspelt'),
+      ),
+  );
+  expect(taken).toEqual([]);
 });
 
 test('a kind of object that the cluster does not know is refused with a sentence', async () => {

@@ -1,4 +1,7 @@
 /** Checks what every render of the chart must have: security, names, probes and stable output. */
+import { execFile } from 'node:child_process';
+import { createServer } from 'node:http';
+import { promisify } from 'node:util';
 import { describe, expect, test } from '@jest/globals';
 import {
   cpSync,
@@ -29,6 +32,7 @@ import {
   renderExample,
   type Json,
 } from '../support/chart.ts';
+import { listen } from '../support/listen.ts';
 
 const COMPONENTS = ['ingest', 'processor', 'controller'];
 /** The only look-up: an upgrade keeps the number of pods that an autoscaler set. */
@@ -54,6 +58,37 @@ describe('the chart', () => {
     if (name !== 'nothing') expect(err).toBe('');
     // Lint reports a missing icon as INFO.
     expect(out).not.toContain('[INFO]');
+  });
+
+  test('the notes of a first try send a live application, and show its e-mail', async () => {
+    const args = ['install', 'try', CHART, '-n', 'try', '--dry-run=client', '-f', '-'];
+    const { out } = await helm(args, evaluation);
+    const scripts = [...out.matchAll(/node -e '([^']+)'/g)].map(([, script = '']) => script);
+    const asked: string[] = [];
+    const server = createServer((request, response) => {
+      asked.push(`${request.method} ${request.url} ${request.headers.authorization}`);
+      response.end(request.method === 'POST' ? '{"message":"ok"}' : '[{"text":"Welcome"}]');
+    });
+    const url = `http://127.0.0.1:${await listen(server)}`;
+    const told: string[] = [];
+    try {
+      for (const script of scripts)
+        told.push(
+          (
+            await promisify(execFile)(process.execPath, [
+              '-e',
+              script.replace(/http:\/\/[^/]+/, url),
+            ])
+          ).stdout,
+        );
+    } finally {
+      server.close();
+    }
+    expect(told).toEqual(['{"message":"ok"}\n', 'Welcome\n']);
+    expect(asked).toEqual([
+      'POST /api/v1/capital/ingest Bearer pik_evaluation_only_not_for_production',
+      'GET /email undefined',
+    ]);
   });
 
   test.each(examples)('the example %s renders, and begins with what it needs', async (name) => {

@@ -79,7 +79,7 @@ the chart's own Secret (evaluation) restarts the pods; one of yours is taken up 
 */}}
 {{- define "partner-ingest.podAnnotations" -}}
 {{- $ours := dict "kubectl.kubernetes.io/default-container" .component -}}
-{{- if .root.Values.metrics.enabled -}}
+{{- if eq (include "partner-ingest.scrapedBy" .root) "annotations" -}}
 {{- $_ := set $ours "prometheus.io/scrape" "true" -}}
 {{- $_ := set $ours "prometheus.io/port" (.root.Values.adminPort | toString) -}}
 {{- $_ := set $ours "prometheus.io/path" "/metrics" -}}

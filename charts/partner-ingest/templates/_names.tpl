@@ -102,6 +102,23 @@ true where an object of an operator's kind is made: "auto" makes it where the cl
 {{- if and .root.Values.metrics.enabled (or $known (eq (toString .enabled) "true")) }}true{{ end -}}
 {{- end -}}
 
+{{/* The components whose metrics are scraped, as a list in YAML. Takes the root. */}}
+{{- define "partner-ingest.scraped" -}}
+{{- concat (list "ingest" "processor" "controller") (.Values.console.enabled | ternary (list "console") list) | toYaml -}}
+{{- end -}}
+
+{{/* The one way by which Prometheus finds the pods: ServiceMonitor, PodMonitor or annotations. Takes the root. */}}
+{{- define "partner-ingest.scrapedBy" -}}
+{{- $metrics := .Values.metrics -}}
+{{- if include "partner-ingest.makes" (dict "root" . "enabled" $metrics.serviceMonitor.enabled "kind" "monitoring.coreos.com/v1/ServiceMonitor") -}}
+ServiceMonitor
+{{- else if include "partner-ingest.makes" (dict "root" . "enabled" $metrics.podMonitor.enabled "kind" "monitoring.coreos.com/v1/PodMonitor") -}}
+PodMonitor
+{{- else if $metrics.enabled -}}
+annotations
+{{- end -}}
+{{- end -}}
+
 {{/* true where there is a test partner's key for the standing probe. Takes the root. */}}
 {{- define "partner-ingest.probes" -}}
 {{- $key := or .Values.evaluation.enabled .Values.probe.existingSecret .Values.probe.file -}}
