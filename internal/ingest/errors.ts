@@ -40,7 +40,6 @@ export const errors = {
 export type ErrorAnswer = (typeof errors)[keyof typeof errors];
 
 export interface Limit {
-  /** For example `5 megabytes`. */
   readonly amount: string;
   readonly windowSeconds: number;
   readonly whose: 'one address' | 'this partner';

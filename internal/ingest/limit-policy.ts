@@ -4,12 +4,9 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ownerName } from '../partner/mode.ts';
 import type { OverLimitRecorder } from '../submission/over-limit.ts';
 import { tooManyRequests, type Limit } from './errors.ts';
-import { PARTNER_DAY_SECONDS } from './limits.ts';
 import type { SharedLimiterStore } from './rate-limit.ts';
 
 const PARTNER_MINUTE_SECONDS = 60;
-
-const BYTES_PER_MEGABYTE = 1_000_000;
 
 export interface LimitSettings {
   readonly rateLimitMax: number;
@@ -71,54 +68,20 @@ export class Limits {
   admitRequest(request: FastifyRequest): Promise<void> | undefined {
     const { maxPerMinute: max } = request.terms;
     if (max === undefined) return undefined;
-    const limit = partnerLimit(`${max}`, PARTNER_MINUTE_SECONDS);
-    return this.#admit(request, partnerKeyOf(request), 1, max, limit);
+    return this.#admit(request, max);
   }
 
-  /** As `admitRequest`. */
-  admitBody(request: FastifyRequest, bytes: number): Promise<void> | undefined {
-    const { maxMegabytesPerDay: megabytes } = request.terms;
-    if (megabytes === undefined || bytes === 0) return undefined;
-    const limit = partnerLimit(`${megabytes} megabytes`, PARTNER_DAY_SECONDS);
-    const max = megabytes * BYTES_PER_MEGABYTE;
-    return this.#admit(request, bytesKeyOf(request), bytes, max, limit).catch((error: unknown) => {
-      this.giveBackBody(request, bytes);
-      throw error;
-    });
-  }
-
-  /** Only what is stored counts: an outage must not use up a partner's day. */
-  giveBackBody(request: FastifyRequest, bytes: number): void {
-    if (request.terms.maxMegabytesPerDay === undefined || bytes === 0) return;
-    const windowMs = PARTNER_DAY_SECONDS * 1_000;
-    void this.#tools.limiter.count(bytesKeyOf(request), -bytes, windowMs, Infinity);
-  }
-
-  async #admit(
-    request: FastifyRequest,
-    key: string,
-    by: number,
-    max: number,
-    limit: Limit,
-  ): Promise<void> {
-    const { limiter } = this.#tools;
-    const { current, ttl } = await limiter.count(key, by, limit.windowSeconds * 1_000, max);
+  async #admit(request: FastifyRequest, max: number): Promise<void> {
+    const key = `partner:${ownerName(request.partnerId, request.terms)}`;
+    const windowMs = PARTNER_MINUTE_SECONDS * 1_000;
+    const { current, ttl } = await this.#tools.limiter.count(key, windowMs, max);
     if (current <= max) return;
     this.#countOver(request);
-    throw new OverLimit(limit, ttl);
+    const windowSeconds = PARTNER_MINUTE_SECONDS;
+    throw new OverLimit({ amount: `${max}`, windowSeconds, whose: 'this partner' }, ttl);
   }
 
   #countOver({ client, id }: FastifyRequest): void {
     this.#tools.overLimit.add(client.limitKey, id);
   }
 }
-
-const partnerLimit = (amount: string, windowSeconds: number): Limit => ({
-  amount,
-  windowSeconds,
-  whose: 'this partner',
-});
-
-const partnerKeyOf = ({ partnerId, terms }: FastifyRequest): string =>
-  `partner:${ownerName(partnerId, terms)}`;
-const bytesKeyOf = (request: FastifyRequest): string => `${partnerKeyOf(request)}:bytes`;

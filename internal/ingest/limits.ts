@@ -35,8 +35,6 @@ export const RETRY_AFTER_SECONDS = 5;
 
 export const LIMITER_PROBE_MS = 1_000;
 
-export const PARTNER_DAY_SECONDS = 86_400;
-
 /** In 7 days this makes 6 million records, about 4 GB. */
 export const REFUSALS_PER_SECOND = 10;
 /** A partner's mistyped key is recorded request by request. */

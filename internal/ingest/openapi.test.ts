@@ -25,7 +25,6 @@ import {
   DRAIN_MAX_MS,
   MAX_BODY_BYTES,
   MAX_WAIT_SECONDS,
-  PARTNER_DAY_SECONDS,
   RETRY_AFTER_SECONDS,
 } from './limits.ts';
 import { openApiDocument } from './openapi.ts';
@@ -185,7 +184,7 @@ test('the document has the bounds of the code', () => {
   expect(lookUp.parameters[1]!.description).toContain(`at most ${MAX_WAIT_SECONDS}.`);
   expect(components).toMatchObject({
     headers: {
-      RetryAfter: { schema: { maximum: PARTNER_DAY_SECONDS } },
+      RetryAfter: { schema: { maximum: 3_600 } },
       RetryLater: { schema: { const: RETRY_AFTER_SECONDS } },
     },
     schemas: { Application: { properties: { email: { maxLength: EMAIL_MAX } } } },

@@ -25,9 +25,8 @@ const COUNTS_TOGETHER = 256;
 const COUNT = `
   local counted = {}
   for i, key in ipairs(KEYS) do
-    local by = ARGV[2 * i - 1]
-    local count = redis.call('INCRBY', key, by)
-    if count == tonumber(by) then redis.call('PEXPIRE', key, ARGV[2 * i]) end
+    local count = redis.call('INCR', key)
+    if count == 1 then redis.call('PEXPIRE', key, ARGV[i]) end
     counted[2 * i - 1] = count
     counted[2 * i] = redis.call('PTTL', key)
   end
@@ -36,7 +35,7 @@ const COUNT = `
 type CountingRedis = RedisClient & {
   partnerIngestCount(
     keys: number,
-    ...keysAndPairs: readonly (string | number)[]
+    ...keysAndWindows: readonly (string | number)[]
   ): Promise<number[]>;
 };
 
@@ -47,7 +46,6 @@ interface Counted {
 
 interface Count {
   readonly key: string;
-  readonly by: number;
   readonly windowMs: number;
   readonly max: number;
   readonly answer: (counted: Counted) => void;
@@ -87,12 +85,11 @@ export class SharedLimiterStore {
     windowMs: number,
     max: number,
   ): void {
-    this.#count({ key, by: 1, windowMs, max, answer: (counted) => answer(null, counted) });
+    this.#count({ key, windowMs, max, answer: (counted) => answer(null, counted) });
   }
 
-  /** A negative `by` gives back what was counted. */
-  count(key: string, by: number, windowMs: number, max: number): Promise<Counted> {
-    return new Promise((answer) => this.#count({ key, by, windowMs, max, answer }));
+  count(key: string, windowMs: number, max: number): Promise<Counted> {
+    return new Promise((answer) => this.#count({ key, windowMs, max, answer }));
   }
 
   /** The keys of our routes differ by `groupId`, so one store is enough. */
@@ -123,7 +120,7 @@ export class SharedLimiterStore {
 
   #runScript(counts: readonly Count[]): Promise<void> {
     const keys = counts.map(({ key }) => KEY_PREFIX + key);
-    const pairs = counts.flatMap(({ by, windowMs }) => [by, windowMs]);
+    const windows = counts.map(({ windowMs }) => windowMs);
     return new Promise((resolve) => {
       let ended = false;
       const end = (reply: readonly number[] | undefined): void => {
@@ -144,7 +141,7 @@ export class SharedLimiterStore {
       // A reply that arrived while this process was busy still counts.
       const timer = setTimeout(() => setImmediate(end, undefined), LIMITER_TIMEOUT_MS);
       this.#redis
-        .partnerIngestCount(keys.length, ...keys, ...pairs)
+        .partnerIngestCount(keys.length, ...keys, ...windows)
         .then(end, () => end(undefined));
     });
   }
@@ -152,16 +149,14 @@ export class SharedLimiterStore {
   #countLocally(counts: readonly Count[]): void {
     this.#fallBack(counts[0]!.key);
     for (const count of counts)
-      this.#answer('local', count, this.#local.add(count.key, count.by, count.windowMs));
+      this.#answer('local', count, this.#local.add(count.key, count.windowMs));
   }
 
-  #answer(store: 'redis' | 'local', { by, max, answer }: Count, counted: Counted): void {
-    if (by > 0) {
-      this.#tools.metrics.limiterDecisions.inc({
-        store,
-        decision: counted.current > max ? 'refused' : 'served',
-      });
-    }
+  #answer(store: 'redis' | 'local', { max, answer }: Count, counted: Counted): void {
+    this.#tools.metrics.limiterDecisions.inc({
+      store,
+      decision: counted.current > max ? 'refused' : 'served',
+    });
     answer(counted);
   }
 
@@ -194,14 +189,14 @@ export class SharedLimiterStore {
 class LocalCounts {
   readonly #counts = new Map<string, { current: number; readonly endsAtMs: number }>();
 
-  add(key: string, by: number, windowMs: number): Counted {
+  add(key: string, windowMs: number): Counted {
     const nowMs = performance.now();
     const known = this.#counts.get(key);
     const count =
       known !== undefined && known.endsAtMs > nowMs
         ? known
         : { current: 0, endsAtMs: nowMs + windowMs };
-    count.current += by;
+    count.current += 1;
     this.#counts.delete(key);
     this.#counts.set(key, count);
     for (const oldest of this.#counts.keys()) {

@@ -36,7 +36,7 @@ import { traceparentOf } from './request-span.ts';
 const TEST_RETRY_MS = 1_000;
 
 export interface SubmitTools extends IdentifyTools {
-  readonly limits: Pick<Limits, 'ofAddress' | 'admitBody' | 'giveBackBody'>;
+  readonly limits: Pick<Limits, 'ofAddress'>;
   readonly commits: Pick<GroupCommit, 'record'>;
   readonly outages: Pick<OutageLog, 'note'>;
   readonly refusals: Pick<Refusals, 'keep'>;
@@ -83,8 +83,6 @@ export async function submitApplication(
 ): Promise<void> {
   const { incomingBody } = request;
   const body = sendsTooMuch(request, reply) ?? (await incomingBody.read());
-  const admission = tools.limits.admitBody(request, body.bytes.length);
-  if (admission !== undefined) await admission;
   // A partner that sends too much may never stop.
   if (!body.reusable || body.end === 'too_large') closeAfterAnswer(request, reply);
   if (body.end === 'no_room') {
@@ -99,7 +97,6 @@ export async function submitApplication(
     ownFault === undefined && received.test ? endingOf(claimedIn(body.bytes).ein) : undefined;
   if (ending?.answer === 403 || ending?.answer === 429 || ending?.answer === 500) {
     incomingBody.release();
-    tools.limits.giveBackBody(request, body.bytes.length);
     if (ending.answer === 500) return answerNotAccepted(reply);
     if (ending.answer === 429) throw new OverLimit(tools.limits.ofAddress, TEST_RETRY_MS);
     const { status, error } = errors.partnerInactive;
@@ -120,7 +117,6 @@ export async function submitApplication(
   const result = await recording;
   tools.outages.note(result);
   if ('reason' in result) tools.metrics.notAccepted.inc({ reason: result.reason });
-  if (result.kind !== 'stored') tools.limits.giveBackBody(request, body.bytes.length);
   switch (result.kind) {
     case 'stored':
       tools.metrics.acceptSeconds.observe((tools.clock.monotonicMs() - request.startedAt) / 1_000);

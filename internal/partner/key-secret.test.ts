@@ -114,7 +114,7 @@ describe('a problem affects only its own entry or Secret', () => {
     ['invalid_partner_id', secret('a'.repeat(64), [newApiKey()])],
     ...['0', '1.5', '1000001'].map(
       (value) =>
-        ['invalid_annotation', annotated(newApiKey(), { 'max-megabytes-per-day': value })] as const,
+        ['invalid_annotation', annotated(newApiKey(), { 'max-per-minute': value })] as const,
     ),
     ...['', 'Test', 'constructor'].map(
       (value) => ['invalid_annotation', annotated(newApiKey(), { mode: value })] as const,
@@ -156,15 +156,15 @@ describe('terms', () => {
   const key = newApiKey();
 
   test('of several Secrets of a partner the smaller bound counts, for all of its keys', () => {
-    const bounds = { 'max-per-minute': '60', 'max-megabytes-per-day': '1000000' };
-    const own = annotated(key, bounds);
-    expect(keyOf(key, own)?.terms).toEqual({ maxPerMinute: 60, maxMegabytesPerDay: 1e6 });
+    const own = annotated(key, { 'max-per-minute': '60', 'max-megabytes-per-day': '5' });
+    expect(codesOf(own)).toEqual([]);
+    expect(keyOf(key, own)?.terms).toEqual({ maxPerMinute: 60 });
     const others = [
       annotated(newApiKey(), { 'max-per-minute': '7' }),
-      annotated(newApiKey(), { 'max-per-minute': '100', 'max-megabytes-per-day': '5' }),
+      annotated(newApiKey(), { 'max-per-minute': '100' }),
       annotated(newApiKey(), { 'max-per-minute': '1' }, { partnerId: 'other' }),
     ];
-    expect(keyOf(key, own, ...others)?.terms).toEqual({ maxPerMinute: 7, maxMegabytesPerDay: 5 });
+    expect(keyOf(key, own, ...others)?.terms).toEqual({ maxPerMinute: 7 });
   });
 
   test('when and from where a key counts is said by its own Secret, and not by its partner’s others', () => {

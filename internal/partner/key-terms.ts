@@ -6,8 +6,6 @@ import { addressTest, isNetwork, type AddressTest } from '../platform/networks.t
 
 export interface PartnerBounds {
   readonly maxPerMinute?: number;
-  /** In 24 hours; a megabyte has 1,000,000 bytes. */
-  readonly maxMegabytesPerDay?: number;
 }
 
 export interface KeyTerms extends PartnerBounds {
@@ -36,9 +34,6 @@ const annotations: Readonly<Record<string, z.ZodType<KeyTerms>>> = {
     .enum(['live', 'test'], { error: 'must be "live" or "test"' })
     .transform((mode) => (mode === 'test' ? { test: true } : {})),
   'partner-ingest.io/max-per-minute': bound.transform((maxPerMinute) => ({ maxPerMinute })),
-  'partner-ingest.io/max-megabytes-per-day': bound.transform((maxMegabytesPerDay) => ({
-    maxMegabytesPerDay,
-  })),
   'partner-ingest.io/not-after': z.iso
     .datetime({
       offset: true,
@@ -83,7 +78,6 @@ export function smallestBounds(all: readonly PartnerBounds[]): PartnerBounds {
   };
   return defined({
     maxPerMinute: smallest('maxPerMinute'),
-    maxMegabytesPerDay: smallest('maxMegabytesPerDay'),
   });
 }
 

@@ -187,7 +187,7 @@ test('a healthy Redis is no cause for a warning, whatever the library asks it', 
   const redis = createRedis(
     world.stores.redisUrl,
     { commandTimeoutMs: SHORT_MS },
-    { log: telling as unknown as typeof log, warnings },
+    { log: telling, warnings },
   );
   await once(redis, 'ready');
   // Redis answers in order: what the library sent at the connect is answered by then.

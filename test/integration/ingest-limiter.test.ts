@@ -6,7 +6,6 @@ import { newApiKey } from '../../internal/partner/api-key.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
 import { bodies, expectAnswer, idOf } from '../support/ingest.ts';
 import { send, type Answer } from '../support/http.ts';
-import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import { NO_REDIS, worldOf, type InProcess } from '../support/world.ts';
 
@@ -186,10 +185,7 @@ async function boundedPartner(
 test('the bounds of a partner count over all processes and addresses, for it alone', () =>
   withSharedCount(children, async (address) => {
     const partner = `bounded-${address}`;
-    const bounds = {
-      'partner-ingest.io/max-per-minute': '20',
-      'partner-ingest.io/max-megabytes-per-day': '1',
-    };
+    const bounds = { 'partner-ingest.io/max-per-minute': '19' };
     const key = await boundedPartner(partner, bounds, children);
     const big = Buffer.alloc(65_000, ' ');
     const sendBig = (index: number): Promise<Answer> =>
@@ -198,12 +194,12 @@ test('the bounds of a partner count over all processes and addresses, for it alo
         body: big,
         headers: { 'x-forwarded-for': `192.0.8.${index}` },
       });
-    // 15 bodies of 65,000 bytes fit into a megabyte. Blanks are no JSON object, hence 400.
+    // Blanks are no JSON object, hence 400.
     for (let index = 0; index < 15; index += 1) expect((await sendBig(index)).status).toBe(400);
     for (let index = 15; index < 19; index += 1)
       expect((await post(children[0], address, key)).status).toBe(202);
-    await expectLimited(await sendBig(19), '1 megabytes', 86_400, 'this partner');
-    await expectLimited(await post(children[1], address, key), 20, 60, 'this partner');
+    await expectLimited(await sendBig(19), 19, 60, 'this partner');
+    await expectLimited(await post(children[1], address, key), 19, 60, 'this partner');
     expect((await post(children[1], address)).status).toBe(202);
 
     const answered = async (status: string): Promise<number> => {
@@ -218,30 +214,6 @@ test('the bounds of a partner count over all processes and addresses, for it alo
   }));
 
 describe('in one process', () => {
-  test("only stored bodies use up a partner's megabytes", async () => {
-    const database = await startTcpProxy(world.stores.mongodbUri);
-    try {
-      const ingest = await startIngest({ MONGODB_URI: database.url, ACCEPT_TIMEOUT_MS: '500' });
-      const bounds = { 'partner-ingest.io/max-megabytes-per-day': '1' };
-      await withSharedCount([ingest], async (address) => {
-        const key = await boundedPartner(`megabytes-${address}`, bounds, [ingest]);
-        const sendBig = (): Promise<Answer> =>
-          send(ingest.url, { key, body: Buffer.alloc(65_000, ' ') });
-        database.holdRequests();
-        for (const { status } of await Promise.all(Array.from({ length: 15 }, sendBig)))
-          expect(status).toBe(500);
-        database.pass();
-        await eventually('the database to be back', async () => (await sendBig()).status === 400);
-        for (let count = 1; count < 15; count += 1) expect((await sendBig()).status).toBe(400);
-        for (let count = 0; count < 3; count += 1)
-          await expectLimited(await sendBig(), '1 megabytes', 86_400, 'this partner');
-        expect((await send(ingest.url, { key, body: '{}' })).status).toBe(202);
-      });
-    } finally {
-      await database.close();
-    }
-  });
-
   test('the limit applies before authentication, and not to other methods and paths', async () => {
     const ingest = await startIngest({ RATE_LIMIT_MAX: '3' });
     await withSharedCount([ingest], async (address) => {

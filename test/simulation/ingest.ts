@@ -86,8 +86,6 @@ function toolsOf(world: World, process: SimProcess): SubmitTools {
     },
     limits: {
       ofAddress: { amount: '300', windowSeconds: 60, whose: 'one address' },
-      admitBody: () => undefined,
-      giveBackBody: () => {},
     },
     lookUps: false,
     commits: {

@@ -2,7 +2,6 @@
  * Makes, by a running version and its own commands, every state of the state table and everything
  * else that the stores hold for long: keys and their bounds, flags of partners, delayed jobs.
  */
-import { Redis } from 'ioredis';
 import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
 import { PARTNER_HOLDS } from '../../internal/partner/flags.ts';
@@ -19,9 +18,6 @@ import { HANG_MS, HEAL_HANG_MS, eventually } from '../support/wait.ts';
 /** The User-Agent of these requests, which the audit of the load leaves out. */
 export const MAKER_AGENT = 'upgrade';
 const DOMAIN = 'upgrade.example';
-const LARGE_BODY = '['.padEnd(60_000);
-/** Bytes that count against a partner's bound of a day, and stay below it. */
-const COUNTED = 300_000;
 
 const SIGNED = ['--as', 'upgrade', '--why', 'upgrade'];
 
@@ -153,7 +149,6 @@ export class Desk {
     // One after another, because one of them stops the database.
     for (const state of states) this.#made.set(state, await makers[state].make(this));
     await this.check();
-    await this.checkCounted();
   }
 
   /** Wakes everything by the commands of `version`, and waits until it has ended as it must. */
@@ -186,28 +181,6 @@ export class Desk {
       const waits = wanted !== 'account_created' || lastError.includes('451');
       if (found !== wanted || !waits)
         throw new Error(`${id}, ${state} by ${this.#version.name}, is ${found}: ${lastError}`);
-    }
-  }
-
-  /** Each ingest goes on from what is counted in Redis; a slow one may count alone for a while. */
-  async checkCounted(): Promise<void> {
-    for (const { process: ingest } of this.world.slotsOf('ingest'))
-      await post(ingest!.url, this.#keys.bounded, LARGE_BODY);
-    const counts = await this.#counts();
-    if (counts.length !== 1 || counts[0]! < COUNTED)
-      throw new Error(`Redis has counted ${counts.join(' and ')} bytes of the bounded key`);
-  }
-
-  /** Of each key in Redis that is about the partner with a bound. */
-  async #counts(): Promise<number[]> {
-    const redis = new Redis(this.world.redis.url);
-    try {
-      const keys = await redis.keys(`*${this.#idOf('bounded')}*`);
-      // Those with braces are probes.
-      const counters = keys.filter((key) => !key.startsWith('{'));
-      return await Promise.all(counters.map(async (key) => Number(await redis.get(key))));
-    } finally {
-      redis.disconnect();
     }
   }
 
@@ -290,7 +263,7 @@ export class Desk {
 
   async #addPartner(name: Partner): Promise<void> {
     const key = (this.#keys[name] = newApiKey());
-    const annotations = { 'partner-ingest.io/max-megabytes-per-day': '1' };
+    const annotations = { 'partner-ingest.io/max-per-minute': '1000' };
     await writePartnerSecret(this.world.keyFolder, {
       partner: this.#idOf(name),
       keys: [key],
@@ -306,12 +279,6 @@ export class Desk {
     await this.command('keys', 'revoke', hashApiKey(this.#keys.revoked).slice(0, 12), '--yes');
     for (const name of ['disabled', 'revoked'] as const)
       await this.#answered(this.#keys[name], partners[name]);
-    const [ingest] = this.world.slotsOf('ingest');
-    const isCounted = async (): Promise<boolean> => {
-      await post(ingest!.process!.url, this.#keys.bounded, LARGE_BODY);
-      return Number((await this.#counts())[0]) >= COUNTED;
-    };
-    await eventually('Redis to count bodies', isCounted, HEAL_HANG_MS);
     const held = await this.#held();
     for (const { process: processor } of this.world.slotsOf('processor'))
       await eventually(
