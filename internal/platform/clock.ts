@@ -6,6 +6,8 @@ export interface Clock {
   now(): Date;
   /** Never jumps back. */
   monotonicMs(): number;
+  /** The monotonic time at which `now` was last seen to have been set; undefined if it never was. */
+  readonly steppedAtMs?: number | undefined;
 }
 
 export const systemClock: Clock = {

@@ -9,6 +9,8 @@ const MEASURE_EVERY_MS = 10_000;
 const RETRY = { firstMs: 250, capMs: 1_000 } as const;
 const FAILS_AFTER_MS = 60_000;
 const HELLO_DEADLINE_MS = 5_000;
+/** A clock that drifts, or is corrected bit by bit, moves less between two measurements. */
+const STEP_MS = 5_000;
 
 /**
  * A leap of the local clock changes nothing: only its monotonic time is read. Before the first
@@ -19,6 +21,7 @@ export class DatabaseClock implements Clock {
   /** The database's time less our monotonic time. */
   #offsetMs: number;
   #known = false;
+  #steppedAtMs: number | undefined;
 
   constructor(local: Clock = systemClock) {
     this.#local = local;
@@ -27,6 +30,11 @@ export class DatabaseClock implements Clock {
 
   get known(): boolean {
     return this.#known;
+  }
+
+  /** A failover may lead to a member whose clock is ahead. */
+  get steppedAtMs(): number | undefined {
+    return this.#steppedAtMs;
   }
 
   now(): Date {
@@ -47,7 +55,10 @@ export class DatabaseClock implements Clock {
     const least = localTime.getTime() - this.monotonicMs();
     // An offset that may still be right is kept, so that the time does not swing.
     const known = this.#known ? this.#offsetMs : (least + most) / 2;
-    this.#offsetMs = Math.min(most, Math.max(least, known));
+    const offsetMs = Math.min(most, Math.max(least, known));
+    if (this.#known && Math.abs(offsetMs - this.#offsetMs) > STEP_MS)
+      this.#steppedAtMs = this.monotonicMs();
+    this.#offsetMs = offsetMs;
     this.#known = true;
   }
 

@@ -36,8 +36,8 @@ export class WorkerMoves {
   }
 
   /**
-   * Undefined if another claim came first or is active: a repeated hint must not take a slow
-   * worker's record.
+   * Undefined if another claim came first or is active, or was not seen expired for long enough
+   * after a step of the clock: a repeated hint must not take a slow worker's record.
    */
   async claim(requestId: string, version: number): Promise<OpenRecord | undefined> {
     const now = this.#clock.now();
@@ -49,6 +49,9 @@ export class WorkerMoves {
     );
     // What nobody has claimed cannot be taken over.
     if (free !== null || version === 0) return (free ?? undefined) as OpenRecord | undefined;
+    // The claims of living workers may look expired until they are renewed by the new time.
+    const { steppedAtMs = -Infinity } = this.#clock;
+    if (this.#clock.monotonicMs() - steppedAtMs < CLAIM_MS) return undefined;
     // The claim expired, so its worker died.
     const taken = await this.#collection.findOneAndUpdate(
       { _id: requestId, ...touchOf('take_over', { version }, now) },

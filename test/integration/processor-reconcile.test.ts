@@ -11,6 +11,7 @@ import {
   RECORD_SCHEMA,
   type SubmissionRecord,
 } from '../../internal/submission/submission.ts';
+import { DatabaseClock } from '../../internal/platform/database-clock.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { retention, newTestClock, recordOf } from '../support/records.ts';
 import { storesOfFile } from '../support/test-stores.ts';
@@ -203,3 +204,38 @@ test('an expired claim counts as a crash of its worker, until a worker gives a v
   expect(await read(record)).toMatchObject({ dueAt: record.stateAt, lastError: 'away' });
   expect((await store.claim(record._id, 3))?.crashes).toBeUndefined();
 });
+
+test.each([60_000, -60_000, 5_001])(
+  'a step of the clock by %d ms takes no claim over from a worker that renews it',
+  async (stepMs) => {
+    let monotonicMs = 0;
+    let databaseMs = Date.now();
+    const pass = (ms: number): void => {
+      monotonicMs += ms;
+      databaseMs += ms;
+    };
+    const local = { now: () => new Date(), monotonicMs: () => monotonicMs };
+    const database = timedDatabase(stores.db, () => new Date(databaseMs));
+    const newWorker = async () => {
+      const its = new DatabaseClock(local);
+      await its.measure(database);
+      return { its, moves: new WorkerMoves({ db: stores.db, retention, clock: its }) };
+    };
+    const [worker, other] = [await newWorker(), await newWorker()];
+    const record = await insert();
+    expect(await worker.moves.claim(record._id, 0)).toBeDefined();
+
+    databaseMs += stepMs;
+    await other.its.measure(database);
+    expect(await other.moves.claim(record._id, 1)).toBeUndefined();
+    // The worker learns the time at its next measurement, and renews its claim by it.
+    pass(10_000);
+    await worker.its.measure(database);
+    expect(await worker.moves.renew(position(record, 1))).toBe(true);
+    pass(CLAIM_MS - 10_000 - 1);
+    expect(await other.moves.claim(record._id, 1)).toBeUndefined();
+    // Of a worker that died, the claim is taken over once it was expired for a claim's length.
+    pass(CLAIM_MS);
+    expect(await other.moves.claim(record._id, 1)).toBeDefined();
+  },
+);
