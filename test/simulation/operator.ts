@@ -66,7 +66,8 @@ export function startOperator(world: World, skewMs: number): Operator {
     const command: Command = commands[name];
     const positionals = isBulk ? [] : [requestId, address];
     const values = { yes: true, json: true, why: 'an order', request: requestId, state };
-    const out = { json: (told: Told) => watchTold(world, told), note: () => {} };
+    const since = world.scheduler.now;
+    const out = { json: (told: Told) => watchTold(world, told, since), note: () => {} };
     const code = await command
       .run({ positionals, values, desk, clock, out, stop: never } as unknown as Call)
       .catch((error: unknown) => {

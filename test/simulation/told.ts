@@ -11,6 +11,8 @@ export interface Told {
 
 export interface Ended {
   readonly requestId: string;
+  /** When the order began: a reopen meanwhile may come before it is told. */
+  readonly since: number;
   readonly at: number;
   readonly how: 'closed' | 'released';
 }
@@ -19,12 +21,12 @@ const TRUE_FOR_MS = 60_000;
 /** Words of a bulk order that mean success. */
 const DONE = [undefined, 'closed', 'retried', 'resent', 'released'];
 
-export function watchTold(world: World, told: Told): void {
+export function watchTold(world: World, told: Told, since: number): void {
   for (const { request_id: requestId, to, result } of told.requests ?? [told]) {
     if (requestId === undefined || !DONE.includes(result)) continue;
     const at = world.scheduler.now;
     const how = to === 'closed' ? 'closed' : result === 'released' ? result : undefined;
-    if (how !== undefined) world.ended.push({ requestId, at, how });
+    if (how !== undefined) world.ended.push({ requestId, since, at, how });
     const historyOf = (): string[] =>
       world
         .records()
@@ -36,14 +38,14 @@ export function watchTold(world: World, told: Told): void {
     world.scheduler.after(TRUE_FOR_MS, () => {
       const lost = before.find((entry, index) => historyOf()[index] !== entry);
       if (lost !== undefined) world.untrue.push(`${requestId} has lost what was told: ${lost}`);
-      if (how !== undefined) judgeEnded(world, { requestId, at, how });
+      if (how !== undefined) judgeEnded(world, { requestId, since, at, how });
     });
   }
 }
 
 /** An ended request is not mailed until reopen. */
-export function judgeEnded(world: World, { requestId, at, how }: Ended): void {
-  if (world.reopens.some((one) => one.requestId === requestId && one.until >= at)) return;
+export function judgeEnded(world: World, { requestId, since, at, how }: Ended): void {
+  if (world.reopens.some((one) => one.requestId === requestId && one.until >= since)) return;
   const record = world.records().find(({ _id }) => _id === requestId);
   const accounts = [...world.allAccounts(), ...world.erasedAccounts.values()].filter(
     (account) => account.requestId === requestId,
