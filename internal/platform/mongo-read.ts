@@ -88,9 +88,9 @@ export async function* pagesOf<T extends { readonly _id: string }>(
 
 /** Holds a page of a busy partner; FerretDB sorts it in some 10 ms. */
 const NEWEST_RANGE_MS = 10_000;
-const WIDENED_BY = 16;
+const WIDENED_BY = 4;
 /** A wider range that takes longer is read again in parts. */
-const NEWEST_NARROWED_AFTER_MS = 150;
+const NEWEST_NARROWED_AFTER_MS = 60;
 /** Less is not worth a query. */
 const LEAST_READ_MS = 20;
 /** The clocks of processes that make ids differ by less. */
@@ -130,7 +130,8 @@ export async function newestOf<T extends { readonly _id: string }>(
   const found: T[] = [];
   let below = before ?? firstIdAt(prefix, new Date(nowMs + AHEAD_MS));
   let backMs = NEWEST_RANGE_MS;
-  let widenedBy = WIDENED_BY;
+  /** Down to there matches are dense: a wider range would only fail again. */
+  let denseTo: string | undefined;
   let isFirst = true;
   while (below > from) {
     const leftMs = Math.floor(endsAt - performance.now());
@@ -151,14 +152,13 @@ export async function newestOf<T extends { readonly _id: string }>(
       found.push(...(page as T[]));
       if (found.length >= size) return { found, ...defined({ next: found.at(-1)?._id }) };
       below = lowest;
-      backMs *= widenedBy;
+      if (denseTo === undefined || below <= denseTo) backMs *= WIDENED_BY;
       isFirst = false;
     } catch (error) {
       if (!tookTooLong(error) || (isNarrowest && isFirst)) throw error;
       if (isNarrowest) return { found, next: below };
       backMs = Math.max(NARROWEST_MS, Math.min(backMs, nowMs - timeMs(from)) / NARROWED_BY);
-      // Wide ranges hold too much here, so that each would cost a failed read.
-      widenedBy = 2;
+      if (denseTo === undefined || lowest < denseTo) denseTo = lowest;
     }
   }
   return { found };
