@@ -2,17 +2,26 @@
 import type { Collection, Db, Filter, UpdateFilter } from 'mongodb';
 import { normalizeEmail } from '../application/identity.ts';
 import type { Clock } from '../platform/clock.ts';
-import { isDuplicateKey, updateInOrder } from '../platform/mongo.ts';
-import { accountCollection, LINK_NOT_USED, releasedMark, type Account } from './account.ts';
+import { isDuplicateKey, unlessDuplicate, updateInOrder } from '../platform/mongo.ts';
+import {
+  accountCollection,
+  erasedPlace,
+  LINK_NOT_USED,
+  releasedMark,
+  type Account,
+} from './account.ts';
+
+/** Each try ends a pending insert that landed meanwhile. */
+const ERASE_TRIES = 5;
 
 export class AccountCorrections {
   readonly #collection: Collection<Account>;
-  readonly #ofTests: Collection<Account>;
+  readonly #both: readonly Collection<Account>[];
   readonly #clock: Clock;
 
   constructor(options: { readonly db: Db; readonly clock: Clock }) {
     this.#collection = accountCollection(options.db);
-    this.#ofTests = accountCollection(options.db, { test: true });
+    this.#both = [this.#collection, accountCollection(options.db, { test: true })];
     this.#clock = options.clock;
   }
 
@@ -91,10 +100,30 @@ export class AccountCorrections {
     return (await this.#collection.updateOne(filter, update)).matchedCount === 1;
   }
 
-  /** That of a test too. */
-  async erase(accountId: string): Promise<void> {
-    for (const accounts of [this.#collection, this.#ofTests])
-      await accounts.deleteOne({ _id: accountId });
+  /** Removes the account of the request, that of a test too, and takes its place. */
+  async erase(requestId: string): Promise<void> {
+    for (const accounts of this.#both)
+      for (let tries = 1; !(await this.#takePlace(accounts, requestId)); tries += 1) {
+        if (tries > ERASE_TRIES) throw new Error('the account came back each time');
+        await accounts.deleteOne({ requestId });
+      }
+  }
+
+  /** From now on no account of the request can be inserted; one that is there stays. */
+  async takePlace(requestId: string): Promise<void> {
+    for (const accounts of this.#both) await this.#takePlace(accounts, requestId);
+  }
+
+  async freePlace(requestId: string): Promise<void> {
+    const { _id } = erasedPlace(requestId, this.#clock.now());
+    for (const accounts of this.#both) await accounts.deleteOne({ _id });
+  }
+
+  /** False if an account is there. */
+  #takePlace(accounts: Collection<Account>, requestId: string): Promise<boolean> {
+    const { _id, ...place } = erasedPlace(requestId, this.#clock.now());
+    const taken = accounts.updateOne({ _id }, { $setOnInsert: place }, { upsert: true });
+    return unlessDuplicate(taken);
   }
 }
 

@@ -2,7 +2,7 @@
 import type { Collection, Db, Filter } from 'mongodb';
 import { firstIdAt } from '../platform/ids.ts';
 import { bounded, pagesOf, WALK_PAGE } from '../platform/mongo-read.ts';
-import { accountCollection, type Account, type Activation } from './account.ts';
+import { accountCollection, NOT_ERASED, type Account, type Activation } from './account.ts';
 
 const checkedFields = {
   requestId: 1,
@@ -35,7 +35,7 @@ export class AccountQueries {
     value: string,
   ): Promise<Account | undefined> {
     for (const accounts of this.#both) {
-      const found = await accounts.findOne({ [by]: value }, bounded);
+      const found = await accounts.findOne({ [by]: value, ...NOT_ERASED }, bounded);
       if (found !== null) return found;
     }
     return undefined;
@@ -57,7 +57,7 @@ export class AccountQueries {
     const found = new Map<string, Account>();
     for (const key of keys) {
       for (const accounts of this.#both)
-        for (const account of await accounts.find(key, bounded).toArray())
+        for (const account of await accounts.find({ ...key, ...NOT_ERASED }, bounded).toArray())
           found.set(account._id, account);
     }
     return [...found.values()];
@@ -72,11 +72,11 @@ export class AccountQueries {
 
   checkedPages(since: Date | undefined): AsyncGenerator<CheckedAccount[]> {
     const after = since === undefined ? undefined : firstIdAt('acc', since);
-    return pagesOf(this.#accounts, {}, { projection: checkedFields, after });
+    return pagesOf(this.#accounts, NOT_ERASED, { projection: checkedFields, after });
   }
 
   async requestIdsFrom(prefix: string, limit: number): Promise<string[]> {
-    const filter = { requestId: { $gte: prefix, $lt: `${prefix}~` } };
+    const filter = { requestId: { $gte: prefix, $lt: `${prefix}~` }, ...NOT_ERASED };
     const found = await this.#accounts
       .find(filter, { projection: { requestId: 1 }, limit, ...bounded })
       .toArray();
@@ -85,7 +85,7 @@ export class AccountQueries {
 
   async checked(by: '_id' | 'requestId', ids: readonly string[]): Promise<CheckedAccount[]> {
     return this.#accounts
-      .find({ [by]: { $in: ids } }, { projection: checkedFields, ...bounded })
+      .find({ [by]: { $in: ids }, ...NOT_ERASED }, { projection: checkedFields, ...bounded })
       .toArray();
   }
 }

@@ -10,7 +10,7 @@ import { newId } from '../platform/ids.ts';
 import { databaseSpan, isDuplicateKey, pastLockConflicts } from '../platform/mongo.ts';
 import { bounded } from '../platform/mongo-read.ts';
 import { inSpan } from '../platform/tracing.ts';
-import { accountCollection, type Account } from './account.ts';
+import { accountCollection, NOT_ERASED, type Account } from './account.ts';
 
 /** An operator may release a key's holder between insert and read. */
 const CREATE_TRIES = 5;
@@ -78,13 +78,15 @@ export class AccountStore {
           ],
         },
         {
-          projection: { requestId: 1, emailNormalized: 1, ein: 1, partnerId: 1 },
+          projection: { requestId: 1, emailNormalized: 1, ein: 1, partnerId: 1, erasedAt: 1 },
           readConcern: 'majority',
           ...bounded,
         },
       )
       .toArray();
     const own = found.find((other) => other.requestId === account.requestId);
+    // An interrupted erasure is given again, or its place expires.
+    if (own?.erasedAt !== undefined) throw new Error('the request is being erased');
     if (own !== undefined) return { kind: 'own', accountId: own._id };
     const byEmail = found.find((other) => other.emailNormalized === account.emailNormalized);
     const byEin = found.find((other) => other.ein === account.ein);
@@ -103,7 +105,9 @@ export class AccountStore {
   }
 
   async read(accountId: string): Promise<Account | undefined> {
-    return (await this.#collection.findOne({ _id: accountId }, bounded)) ?? undefined;
+    return (
+      (await this.#collection.findOne({ _id: accountId, ...NOT_ERASED }, bounded)) ?? undefined
+    );
   }
 
   /** Removes former data of accounts released before `until`. True if more may be due. */

@@ -38,6 +38,8 @@ export interface Account {
   readonly releasedAt?: Date;
   /** An operator closed the request: links that were sent are void. */
   readonly closedAt?: Date;
+  /** Only of an `ErasedPlace`. */
+  readonly erasedAt?: Date;
   /** Kept as long as a completed request. */
   readonly released?: {
     readonly email: string;
@@ -67,6 +69,27 @@ export function linkState(
 /** Every update that renews a link needs this. */
 export const LINK_NOT_USED = { 'activation.usedAt': { $exists: false } } as const;
 
+/** What an erasure leaves, so that an insert that is still pending collides with it. */
+export interface ErasedPlace {
+  readonly _id: string;
+  readonly requestId: string;
+  readonly emailNormalized: string;
+  readonly ein: string;
+  readonly createdAt: Date;
+  readonly erasedAt: Date;
+}
+/** Longer than a database or a driver can hold an insert back. */
+const PLACE_KEPT_SECONDS = 86_400;
+
+/** Every query for accounts needs this. */
+export const NOT_ERASED = { erasedAt: { $exists: false } } as const;
+
+export function erasedPlace(requestId: string, now: Date): ErasedPlace {
+  const mark = `erased:${requestId}`;
+  const keys = { emailNormalized: mark, ein: mark };
+  return { _id: mark, requestId, ...keys, createdAt: now, erasedAt: now };
+}
+
 /** Unique, and neither an address nor nine digits. */
 export function releasedMark(accountId: string): string {
   return `released:${accountId}`;
@@ -81,6 +104,13 @@ export const accountIndexes: readonly IndexDefinition[] = [
     name: 'accounts_released',
     key: { releasedAt: 1 },
     partialFilterExpression: { released: { $exists: true } },
+  },
+  {
+    collection: ACCOUNTS,
+    name: 'accounts_erased',
+    key: { erasedAt: 1 },
+    partialFilterExpression: { erasedAt: { $exists: true } },
+    expireAfterSeconds: PLACE_KEPT_SECONDS,
   },
   ...(['emailNormalized', 'ein'] as const).map((field) => ({
     collection: TEST_ACCOUNTS,

@@ -156,20 +156,25 @@ function planOf(found: Found, { call, named, looked, isLeft }: Work): OrderPlan 
 }
 
 async function eraseFound(
-  { id, record, relation }: Found,
+  { id, requestId, record, relation }: Found,
   { desk, clock }: Call,
 ): Promise<boolean> {
   if (record === undefined) {
-    await desk.corrections.erase(id);
+    await desk.corrections.erase(requestId);
     return true;
   }
   if (relation === 'mentioned') return desk.moves.eraseBody(record);
+  // A worker's insert may still be pending in the database, although its claim has ended.
+  await desk.corrections.takePlace(id);
   let seen = record;
   // Others may move the request between read and write, so it is read again a few times.
   for (let tries = 1; ; tries += 1) {
     if (await desk.moves.move('erase', { seen }, `operator erase by ${desk.trail.by}`)) return true;
     const now = tries < ERASE_TRIES ? await desk.submissions.byId(id) : undefined;
-    if (now === undefined || claimEnd(now, clock.now()) !== undefined) return false;
+    if (now === undefined || claimEnd(now, clock.now()) !== undefined) {
+      await desk.corrections.freePlace(id);
+      return false;
+    }
     seen = now;
   }
 }

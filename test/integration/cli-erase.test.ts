@@ -2,20 +2,36 @@
  * Erasure of one applicant: nothing of theirs is left in the database, nobody else's is touched,
  * and audit agrees.
  */
-import { afterEach, expect, test } from '@jest/globals';
+import { afterAll, afterEach, expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
+import { ACCOUNTS } from '../../internal/account/account.ts';
+import { AccountStore } from '../../internal/account/account-store.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
+import { later, systemClock } from '../../internal/platform/clock.ts';
+import { pause } from '../../internal/platform/deadline.ts';
+import { createMongo } from '../../internal/platform/mongo.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
 import { operatorWorld } from '../support/cli.ts';
 import { send } from '../support/http.ts';
 import { bodies, expectAnswer } from '../support/ingest.ts';
+import { startMongoWire } from '../support/mongo-wire.ts';
 import { submit } from '../support/processing.ts';
+import { newRecord } from '../support/records.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, requestIdOf } from '../support/world.ts';
 
 const { world, ingest, cli, done } = await operatorWorld();
 
+const wire = await startMongoWire(world.stores.mongodbUri);
+/** Inserts that hang. */
+const HUNG = 30;
+const client = createMongo(wire.url, 'hangs', { socketTimeoutMS: 2_000, maxPoolSize: HUNG });
+
 afterEach(() => world.mail.setFault(undefined));
+afterAll(async () => {
+  await client.close();
+  await wire.close();
+});
 
 const { accounts } = world.stores;
 
@@ -149,7 +165,7 @@ test('erase by request rejects an open request, which then mails nothing', async
     expiresAt: expect.any(Date),
     erasedAt: expect.any(Date),
   });
-  expect(await accounts.findOne({ requestId: id })).toBeNull();
+  expect(await accounts.countDocuments({ requestId: id, erasedAt: { $exists: false } })).toBe(0);
   expect(world.mail.mailsTo(application.email)).toHaveLength(0);
   await done('audit');
 
@@ -186,6 +202,35 @@ test('a claimed request stays whole, and erase says that it is not done', async 
   await requests.updateOne({ _id: id }, { $unset: { claimedUntil: true } });
   await done('erase', id, '--yes');
   expect(await everythingStored()).not.toContain(application.email);
+});
+
+test('an account whose insert hangs in the database while its request is erased never lands', async () => {
+  const worker = new AccountStore({ db: client.db(world.stores.database), clock: systemClock });
+  const pending = wire.hold(({ insert }) => insert === ACCOUNTS);
+  const dueAt = later(new Date(), 3_600_000);
+  const people = Array.from({ length: HUNG }, () => newApplication());
+  const ids = await Promise.all(
+    people.map(async ({ email, business_name: businessName, ein }) => {
+      const application = { email, businessName, ein };
+      const record = newRecord({ state: 'recorded', dueAt, applicant: application });
+      await world.stores.requests.insertOne(record);
+      const owner = { requestId: record._id, partnerId: 'demo' };
+      await expect(worker.create(application, owner)).rejects.toThrow();
+      return record._id;
+    }),
+  );
+  expect(pending).toHaveLength(HUNG);
+  for (const [index, id] of ids.entries()) {
+    const landing = pause(Math.random() * 200).then(pending[index]);
+    const [erased] = await Promise.all([cli('erase', id, '--yes'), landing]);
+    expect(erased).toMatchObject({ code: 0 });
+  }
+  const left = await everythingStored();
+  for (const { email, business_name: name } of people) {
+    expect(left).not.toContain(email.toLowerCase());
+    expect(left).not.toContain(name.toLowerCase());
+  }
+  await done('audit');
 });
 
 test('erase keeps the body of an open request of another applicant that mentions this one', async () => {

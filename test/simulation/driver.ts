@@ -124,8 +124,8 @@ export function driverOf<T extends { _id: string }>(
     find,
     findOne: (filter: Document) => wire(() => documents.find(filter, { limit: 1 })[0] ?? null),
     insertOne: (document: Stored) => write((durable) => documents.insert(document, { durable })),
-    updateOne: (filter: Document, changes: Document) =>
-      write((durable) => update(filter, changes, { durable })),
+    updateOne: (filter: Document, changes: Document, { upsert }: UpdateOptions = {}) =>
+      write((durable) => update(filter, changes, { durable, upsert })),
     findOneAndUpdate: (filter: Document, changes: Document, options: FindOptions) =>
       write((durable) => {
         const { after } = update(filter, changes, { durable });

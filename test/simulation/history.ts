@@ -87,9 +87,6 @@ export async function play(
       started,
     );
     const operator = startOperator(world, 0);
-    // A worker may have made the account meanwhile: `audit` reports it, and it is erased again.
-    for (const { requestId } of world.allAccounts())
-      if (world.erasures.has(requestId)) operator.order(requestId, 'erase');
     for (const { _id, state } of world.records()) {
       const left = world.allAccounts().some((one) => one.requestId === _id && !one.closedAt);
       if (state === 'closed' && left) operator.order(_id, 'close');

@@ -262,9 +262,9 @@ function wasProcessed(
   { _id, state, adopted, erasedAt }: SubmissionRecord,
   { claimed }: World,
 ): boolean {
-  const erasedUnread = erasedAt !== undefined && !claimed.has(_id);
+  const endedUnread = (erasedAt !== undefined || state === 'closed') && !claimed.has(_id);
   // A repeat has adopted the record.
-  return state !== 'withdrawn' && adopted !== true && !erasedUnread;
+  return state !== 'withdrawn' && adopted !== true && !endedUnread;
 }
 
 /** Each key has one open record, whose id is in every 202. */

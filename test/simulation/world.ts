@@ -197,7 +197,8 @@ export class World {
   }
 
   allAccounts(): readonly Account[] {
-    return this.accounts.all() as unknown as readonly Account[];
+    const all = this.accounts.all() as unknown as readonly Account[];
+    return all.filter(({ erasedAt }) => erasedAt === undefined);
   }
 
   earliestDueAt(): number | undefined {

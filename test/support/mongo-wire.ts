@@ -1,4 +1,4 @@
-/** A proxy that keeps every command of MongoDB's clients and may change answers. */
+/** A proxy that keeps every command of MongoDB's clients, may hold some and change answers. */
 import { connect, createServer, type Socket } from 'node:net';
 import type { Document } from 'mongodb';
 import { bodyOf, message, messageCutter, requestOf, responseTo } from './replica-set/wire.ts';
@@ -9,6 +9,11 @@ export interface MongoWire {
   readonly commands: Document[];
   /** Changes each answer; undefined leaves it as it is. */
   answer(change: (command: Document, reply: Document) => Document | undefined): void;
+  /**
+   * Keeps back the commands that `holds` chooses. Each function of the list brings one to the store,
+   * also if its client has gone.
+   */
+  hold(holds: (command: Document) => boolean): readonly (() => Promise<void>)[];
   close(): Promise<void>;
 }
 
@@ -17,15 +22,35 @@ export async function startMongoWire(url: string): Promise<MongoWire> {
   const commands: Document[] = [];
   const sockets = new Set<Socket>();
   let change: Parameters<MongoWire['answer']>[0] = () => undefined;
+  let holds: (command: Document) => boolean = () => false;
+  let held: (() => Promise<void>)[] = [];
+
+  const land = (bytes: Buffer): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const store = connect({ port: Number(target.port), host: target.hostname });
+      store.on('error', reject);
+      store.once('data', () => {
+        store.destroy();
+        resolve();
+      });
+      store.write(bytes);
+    });
 
   const server = createServer({ noDelay: true }, (client) => {
     const store = connect({ port: Number(target.port), host: target.hostname, noDelay: true });
     const asked = new Map<number, Document>();
-    const pass = (from: Socket, to: Socket, through: (bytes: Buffer) => Buffer): void => {
+    const pass = (
+      from: Socket,
+      to: Socket,
+      through: (bytes: Buffer) => Buffer | undefined,
+    ): void => {
       const cut = messageCutter();
       sockets.add(from);
       from.on('data', (bytes) => {
-        for (const one of cut(bytes)) if (!to.destroyed) to.write(through(one));
+        for (const one of cut(bytes)) {
+          const passed = through(one);
+          if (passed !== undefined && !to.destroyed) to.write(passed);
+        }
       });
       from.on('error', () => to.destroy());
       from.once('close', () => {
@@ -37,7 +62,9 @@ export async function startMongoWire(url: string): Promise<MongoWire> {
       const { id, command } = requestOf(bytes);
       commands.push(command);
       asked.set(id, command);
-      return bytes;
+      if (!holds(command)) return bytes;
+      held.push(() => land(bytes));
+      return undefined;
     });
     pass(store, client, (bytes) => {
       const to = responseTo(bytes);
@@ -58,6 +85,11 @@ export async function startMongoWire(url: string): Promise<MongoWire> {
     commands,
     answer: (wanted) => {
       change = wanted;
+    },
+    hold: (wanted) => {
+      holds = wanted;
+      held = [];
+      return held;
     },
     close: () =>
       new Promise((resolve) => {
