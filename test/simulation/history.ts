@@ -90,6 +90,8 @@ export async function play(
     for (const { _id, state } of world.records()) {
       const left = world.allAccounts().some((one) => one.requestId === _id && !one.closedAt);
       if (state === 'closed' && left) operator.order(_id, 'close');
+      // Its insert hung until the account in its way was erased; `audit` reports it.
+      if (state === 'rejected' && left && world.erasures.size > 0) operator.order(_id, 'erase');
     }
     await restUntil(QUIET_WITHIN_MS, operator);
     judge(world);

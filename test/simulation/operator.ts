@@ -49,7 +49,7 @@ export function startOperator(world: World, skewMs: number): Operator {
     if (person === undefined) return;
     world.erasedPeople.add(person);
     for (const one of world.records())
-      if (applicantOf(one).email === person) world.toErase.add(one._id);
+      if (applicantOf(one).email === person) world.toErase.set(one._id, requestId);
   };
   const trail = {
     by: 'somebody',
@@ -92,6 +92,7 @@ export function startOperator(world: World, skewMs: number): Operator {
     order: (requestId, event) => {
       orders += 1;
       const address = `Corrected.${orders}.${requestId}@example.com`;
+      if (event === 'correct_address') world.corrected.add(requestId);
       const reopening = { requestId, until: Infinity };
       if (event === 'reopen') world.reopens.push(reopening);
       start(() => {

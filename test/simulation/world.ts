@@ -132,7 +132,9 @@ export class World {
   readonly untrue: string[] = [];
   readonly erasures = new Map<string, Erasure>();
   readonly erasedAccounts = new Map<string, Account>();
-  readonly toErase = new Set<string>();
+  /** With the request that named the person. */
+  readonly toErase = new Map<string, string | undefined>();
+  readonly corrected = new Set<string>();
   readonly erasedPeople = new Set<string>();
   /** Called whenever a `dueAt` may have changed. */
   readonly onDue: (() => void)[] = [];
