@@ -56,13 +56,47 @@ export const digestProblem = (digest: string): KeyProblem | undefined =>
   digest === EMPTY ? 'empty_key' : undefined;
 
 type KeyProblem =
-  'empty_key' | 'key_too_short' | 'key_too_long' | 'key_not_printable' | 'key_guessable';
+  | 'empty_key'
+  | 'key_too_short'
+  | 'key_too_long'
+  | 'key_not_printable'
+  | 'key_guessable'
+  | 'not_a_key';
 
-/** A malformed digest must not become a key. */
-export function apiKeyProblem(key: string): KeyProblem | undefined {
+/** Letters, digits, `_` and `-`, as our own keys and those of an evaluation have. */
+const OWN_KEY = /^pik_[\w-]+$/;
+/** Older keys are shorter than ours in no case, so that a name or a host is none. */
+const OLDER_KEY_MIN_LENGTH = 32;
+
+/**
+ * A malformed digest must not become a key, nor what else a tool may write into a Secret. `older`
+ * allows keys that another system issued.
+ */
+export function apiKeyProblem(key: string, { older = false } = {}): KeyProblem | undefined {
   if (key === '') return 'empty_key';
   if (!/^[\x21-\x7e]+$/.test(key)) return 'key_not_printable';
   if (key.length < KEY_MIN_LENGTH) return 'key_too_short';
   if (key.length > KEY_MAX_LENGTH) return 'key_too_long';
-  return isGuessable(key) || /^sha256:/i.test(key) ? 'key_guessable' : undefined;
+  if (isGuessable(key) || /^sha256:/i.test(key)) return 'key_guessable';
+  if (OWN_KEY.test(key)) return undefined;
+  const isOlder = older && key.length >= OLDER_KEY_MIN_LENGTH && appearance(key) === undefined;
+  return isOlder ? undefined : 'not_a_key';
+}
+
+/** What a text that is no key may be instead, in words; the first that fits counts. */
+const appearances: readonly (readonly [(text: string) => boolean, string])[] = [
+  [(text) => /^\s*[{[]/.test(text), 'looks like JSON'],
+  [(text) => /^["'`]|["'`]$/.test(text), 'stands in quotes'],
+  [(text) => /^[a-z][a-z\d+.-]*:\/\//i.test(text), 'looks like a URL'],
+  [(text) => text.includes('@'), 'looks like an address'],
+  [(text) => /^bearer\b/i.test(text), 'begins with "Bearer"'],
+  [(text) => OWN_KEY.test(unwrapped(text)), 'is in base64 twice'],
+  [(text) => /\s/.test(text), 'has blanks'],
+];
+
+const unwrapped = (text: string): string => Buffer.from(text, 'base64').toString('utf8').trim();
+
+/** For an operator, without the text itself; undefined if nothing can be said. */
+export function appearance(text: string): string | undefined {
+  return appearances.find(([fits]) => fits(text))?.[1];
 }

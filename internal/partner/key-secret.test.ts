@@ -78,6 +78,9 @@ describe('a problem affects only its own entry or Secret', () => {
     ['key_too_short', { bad: base64('short') }],
     ['key_not_printable', { bad: base64(`${good} `) }],
     ['key_not_base64', { bad: 'not*base64' }],
+    ['not_a_key', { bad: base64(base64(good)) }],
+    ['not_a_key', { bad: base64(`"${good}"`) }],
+    ['not_a_key', { bad: base64('https://www.acme.example.com/partners') }],
   ])('%s: %j', (code, data) => {
     const { keys, problems } = wantedKeys([
       secret('acme', [], { data: { ...data, good: base64(good) } }),
@@ -223,6 +226,25 @@ describe('terms', () => {
     const tests = { ...soon, terms: { ...ends(DAY_MS), test: true } as const, partnerId: 'tests' };
     expect(partnersEnding([last, soon, off, tests], now)).toEqual(ending ? ['acme'] : []);
   });
+});
+
+test('an annotation allows keys of another form, and an entry that is no key says what it looks like', () => {
+  const older = '7f3a9c51d20e4b8896aa01cc57be33d4';
+  const entries = [older, '"quoted-key-of-another-system-7f3a"', 'https://www.acme.example.com/in'];
+  const told = (value?: string) => {
+    const given = value === undefined ? {} : { 'partner-ingest.io/key-format': value };
+    const { keys, problems } = wantedKeys([secret('acme', entries, readTerms(given))]);
+    return [[...keys.keys()], problems.map(({ code, message }) => `${code} ${message}`)];
+  };
+  const others = [
+    'not_a_key entry "key-2" is no API key: it stands in quotes',
+    'not_a_key entry "key-3" is no API key: it looks like a URL',
+  ];
+  const unlike = expect.stringMatching(/^not_a_key entry "key-1" .* does not begin with pik_, /);
+  expect(told()).toEqual([[], [unlike, ...others]]);
+  expect(told('pik')).toEqual([[], [unlike, ...others]]);
+  expect(told('older')).toEqual([[hashApiKey(older)], others]);
+  expect(told('any')).toEqual([[], [expect.stringMatching(/^invalid_annotation .*"older"/)]]);
 });
 
 test('the published evaluation key and its digest are refused outside an evaluation', () => {

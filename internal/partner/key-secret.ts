@@ -3,12 +3,19 @@ import { defined } from '../platform/defined.ts';
 import {
   KEY_MIN_LENGTH,
   apiKeyProblem,
+  appearance,
   digestProblem,
   hashApiKey,
   hashOfDigest,
   isTestKey,
 } from './api-key.ts';
-import { smallestBounds, type KeyTerms, type PartnerBounds, type ReadTerms } from './key-terms.ts';
+import {
+  FORMAT_ANNOTATION,
+  smallestBounds,
+  type KeyTerms,
+  type PartnerBounds,
+  type ReadTerms,
+} from './key-terms.ts';
 import { ownerName } from './mode.ts';
 import { isPublishedKey } from './published-secrets.ts';
 
@@ -50,6 +57,7 @@ export const problemCodes = [
   'key_not_printable',
   'key_not_base64',
   'key_guessable',
+  'not_a_key',
   'key_published',
   'key_of_other_mode',
   'same_key_two_partners',
@@ -170,7 +178,8 @@ function claimsOf(
   const terms = { ...secret.terms, ...owner?.bounds };
   return Object.entries(data).flatMap(([name, value]) => {
     const entry = printable(name);
-    const read = readEntry(value, { allowPublished, test: terms.test === true });
+    const test = terms.test === true;
+    const read = readEntry(value, { allowPublished, test, older: secret.olderKeys === true });
     if (typeof read !== 'string') {
       if (isUsable) report(read.code, `${entry} ${read.why}`);
       return [];
@@ -204,20 +213,29 @@ function checkSecret({ partnerId, status, faults, data }: PartnerSecret, report:
   return true;
 }
 
+const NO_PREFIX = `does not begin with pik_, and annotation ${FORMAT_ANNOTATION} does not allow it`;
+
 /**
  * Returns the hash of the entry's key, or why it is none. The mode of a digest's key shows only
  * when it is used.
  */
 function readEntry(
   value: string,
-  { allowPublished, test }: { readonly allowPublished: boolean; readonly test: boolean },
+  {
+    allowPublished,
+    test,
+    older,
+  }: { readonly allowPublished: boolean; readonly test: boolean; readonly older: boolean },
 ): string | { readonly code: ProblemCode; readonly why: string } {
   const why = 'is not usable as an API key';
   const text = decode(value);
   if (text === undefined) return { code: 'key_not_base64', why };
   const digest = hashOfDigest(text);
-  const problem = digest === undefined ? apiKeyProblem(text) : digestProblem(digest);
-  if (problem !== undefined) return { code: problem, why };
+  const problem = digest === undefined ? apiKeyProblem(text, { older }) : digestProblem(digest);
+  if (problem !== undefined) {
+    const looks = appearance(text) ?? (problem === 'not_a_key' ? NO_PREFIX : undefined);
+    return { code: problem, why: looks === undefined ? why : `is no API key: it ${looks}` };
+  }
   if (digest === undefined && isTestKey(text) !== test)
     return {
       code: 'key_of_other_mode',

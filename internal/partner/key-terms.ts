@@ -49,26 +49,32 @@ const annotations: Readonly<Record<string, z.ZodType<KeyTerms>>> = {
     .transform((cidrs) => ({ cidrs })),
 };
 
+export const FORMAT_ANNOTATION = 'partner-ingest.io/key-format';
+const format = z.enum(['pik', 'older'], { error: 'must be "pik" or "older"' });
+
 export interface ReadTerms {
   readonly terms: KeyTerms;
+  /** Its keys may have another form than ours. */
+  readonly olderKeys?: boolean;
   /** Annotations that break their rule: none of the Secret's keys is used. */
   readonly faults: readonly string[];
 }
 
 export function readTerms(given: Readonly<Record<string, string>>): ReadTerms {
   const faults: string[] = [];
-  let terms: KeyTerms = {};
-  for (const [name, rule] of Object.entries(annotations)) {
+  const read = <T>(name: string, rule: z.ZodType<T>): T | undefined => {
     const value = given[name];
-    if (value === undefined) continue;
-    const { success, data, error } = rule.safeParse(value.trim());
-    if (success) terms = { ...terms, ...data };
-    else
+    if (value === undefined) return undefined;
+    const { data, error } = rule.safeParse(value.trim());
+    if (error !== undefined)
       faults.push(
         `annotation ${name} ${error.issues[0]?.message}; the keys of this Secret are not used`,
       );
-  }
-  return { terms, faults };
+    return data;
+  };
+  const terms = Object.entries(annotations).map(([name, rule]) => read(name, rule));
+  const olderKeys = read(FORMAT_ANNOTATION, format) === 'older';
+  return { terms: Object.assign({}, ...terms) as KeyTerms, olderKeys, faults };
 }
 
 export function smallestBounds(all: readonly PartnerBounds[]): PartnerBounds {
