@@ -12,6 +12,7 @@ import {
   tooLong,
 } from '../platform/mongo-read.ts';
 import { idempotencyDigest } from './idempotency.ts';
+import { literally, namePattern } from './name-pattern.ts';
 import { rateLimitedCollection, type RateLimitedRecord } from './over-limit.ts';
 import { isOpen, type State } from './states.ts';
 import { live, liveOpen, submissionCollection, type SubmissionRecord } from './submission.ts';
@@ -25,7 +26,9 @@ export interface Search {
   readonly partner?: string;
   readonly idempotencyKey?: string;
   readonly state?: State;
+  /** Part of the business name, or all of it. */
   readonly name?: string;
+  readonly wholeName?: boolean;
   /** Part of the last error, or the code of a reason. */
   readonly reason?: string;
   readonly since?: Date;
@@ -215,6 +218,7 @@ export class SupportQueries {
 
 function filterOf(search: Search): Filter<SubmissionRecord> {
   const { email, ein, name, partner, state, reason, since, until, before } = search;
+  const whole = search.wholeName === true;
   const key = search.idempotencyKey;
   return {
     ...defined({ 'applicant.email': email, 'applicant.ein': ein, partnerId: partner }),
@@ -229,7 +233,7 @@ function filterOf(search: Search): Filter<SubmissionRecord> {
         }),
     ...(name === undefined
       ? {}
-      : { 'applicant.businessName': { $regex: literally(name), $options: 'i' } }),
+      : { 'applicant.businessName': { $regex: namePattern(name, { whole }), $options: 'i' } }),
     ...(state === undefined ? {} : stateFilter(state)),
     ...(reason === undefined
       ? {}
@@ -241,10 +245,6 @@ function filterOf(search: Search): Filter<SubmissionRecord> {
         }),
     ...idRange(since, before ?? firstAt(until)),
   };
-}
-
-function literally(text: string): string {
-  return text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 }
 
 /** With `dueAt`, the index requests_due serves open states. */
