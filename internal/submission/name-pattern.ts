@@ -33,7 +33,7 @@ export function namePattern(name: string, { whole = false } = {}): string | unde
 }
 
 function formsOf(grapheme: string): string {
-  const alike = [...(ALIKE.find((all) => all.includes(grapheme)) ?? [grapheme])];
+  const alike = ALIKE.find((all) => all.includes(grapheme))?.split('') ?? [grapheme];
   const forms = alike.flatMap((form) => [form, form.normalize('NFD'), widened(form)]);
   return `(?:${[...new Set(forms)].map(literally).join('|')})`;
 }
