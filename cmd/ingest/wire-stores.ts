@@ -107,7 +107,7 @@ function openDatabase(
 function openStatuses(config: ConfigOf<'ingest'>, parts: Parts): Statuses {
   const client = { maxPoolSize: STATUS_CONNECTIONS };
   const db = openDatabase('status', STATUS_TIMEOUT_MS, client, config, parts);
-  const reader = new StatusReader({ db, timeoutMs: STATUS_TIMEOUT_MS });
+  const reader = new StatusReader({ db });
   return new Statuses({ ...parts, reader });
 }
 
