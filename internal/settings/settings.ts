@@ -309,7 +309,6 @@ export function printableConfig(config: object): Record<string, unknown> {
 export function redisOf(
   config: Pick<Config, 'REDIS_URL' | 'REDIS_TLS_CERT' | 'REDIS_TLS_KEY' | 'REDIS_TLS_CA'>,
 ) {
-  const { REDIS_URL: redisUrl, REDIS_TLS_CERT, REDIS_TLS_KEY, REDIS_TLS_CA } = config;
-  const redisTls = defined({ cert: REDIS_TLS_CERT, key: REDIS_TLS_KEY, ca: REDIS_TLS_CA });
-  return { redisUrl, redisTls };
+  const { REDIS_URL: server, REDIS_TLS_CERT: cert, REDIS_TLS_KEY: key, REDIS_TLS_CA: ca } = config;
+  return { redisUrl: server, redisTls: defined({ cert, key, ca }) };
 }
