@@ -11,6 +11,7 @@ import { newApplication, requestIdOf, worldOf } from '../support/world.ts';
 
 const otherKey = newApiKey();
 const { world, processor, ...first } = await worldOf(['ingest', 'processor'], {
+  documentedRights: true,
   partners: [{ partner: 'other', keys: [otherKey] }],
 });
 let { ingest } = first;
