@@ -118,14 +118,15 @@ function followReadings(
     name: 'stored',
     run: async () => {
       try {
-        const [partners, dead] = await Promise.all([
+        const [partners, dead, secrets] = await Promise.all([
           partnersView(reads, clock.now()),
           tallyOf({ state: 'dead_lettered' }, reads),
+          reads.keys.problems.list(),
         ]);
-        activity.stored = { partners, dead };
+        activity.stored = { partners, dead, secrets };
       } catch (error) {
         const fault = databaseFault(error) ?? 'The console has a fault; its log has more.';
-        activity.stored = { partners: [], dead: [], fault };
+        activity.stored = { partners: [], dead: [], secrets: [], fault };
         throw error;
       }
     },

@@ -10,12 +10,15 @@ import { createRedis } from '../../internal/platform/redis.ts';
 import { redisOf, type ConfigOf } from '../../internal/settings/settings.ts';
 import type { ProcessorMetrics } from '../../internal/telemetry/metrics.ts';
 
+/** A relay that is silent for longer counts as away, and the processor is ready without it. */
+const FIRST_ANSWER_MS = 15_000;
+
 type Config = ConfigOf<'processor'>;
 
 type Parts = Opened<ProcessorMetrics>;
 
 export function openMail(config: Config, relay: Relay, parts: Parts) {
-  const { clock, metrics, warnings, log, closers } = parts;
+  const { clock, metrics, ready, warnings, log, closers } = parts;
   const mailer = createMailer({
     relay,
     clientName: config.MAIL_CLIENT_NAME,
@@ -27,14 +30,27 @@ export function openMail(config: Config, relay: Relay, parts: Parts) {
 
   const at = `${relay.host}:${relay.port}`;
   const contact = new Contact({ name: 'Relay', at, setting: 'SMTP_URL' }, log);
-  warnings.push(contact.warnings);
-  const onOutage = (outage: Outage | undefined): void => {
+  // A rollout with a wrong password or sender stops at its first pod. Once the relay has taken both,
+  // a refusal leaves the processor ready.
+  let state: 'unknown' | 'refused' | 'away' | 'taken' = 'unknown';
+  const giveUp = setTimeout(() => (state = state === 'unknown' ? 'away' : state), FIRST_ANSWER_MS);
+  closers.add('first answer', () => clearTimeout(giveUp));
+  ready.push(() => (state === 'refused' ? contact.warnings() : []));
+  ready.push(() => (state === 'unknown' ? [`Relay at ${at}: it has not answered yet`] : []));
+  warnings.push(() => (state === 'refused' ? [] : contact.warnings()));
+  const show = (outage: Outage | undefined): void => {
     metrics.workerPaused.set({ waits_for: 'relay' }, outage === undefined ? 0 : 1);
     metrics.senderRefused.set(outage?.reason === 'refused' ? 1 : 0);
+  };
+  show(undefined);
+  const onOutage = (outage: Outage | undefined): void => {
+    show(outage);
     if (outage === undefined) contact.ok();
     else contact.failed(outage.error);
+    if (state === 'taken') return;
+    if (outage === undefined) state = 'taken';
+    else state = outage.reason === 'refused' ? 'refused' : 'away';
   };
-  onOutage(undefined);
   const mailGate = new MailGate({
     places: mailPlaces(config),
     pace: openMailPace(config, parts),

@@ -2,11 +2,11 @@
 import { styleText } from 'node:util';
 import { printable, table } from '../platform/terminal.ts';
 import {
+  causesOf,
   holdsView,
   keysView,
   keyStatusInWords,
   partnersView,
-  switchedOffBy,
   OPEN_COUNTED,
 } from '../view/partners.ts';
 import { recordJson } from '../view/record.ts';
@@ -195,7 +195,7 @@ export const partnerList = listOf({
         inactive === 0 ? `${active}` : `${active} of ${active + inactive}`,
     ],
     ...lastUse,
-    ['WHY', switchedOffBy],
+    ['WHY', causesOf],
   ],
   none: 'there are no partners',
 });

@@ -1,4 +1,5 @@
 /** What the pods' counters say of the last hour, and what the database said last. */
+import type { SecretProblem } from '../partner/secret-problems.ts';
 import type { PartnerView } from '../view/partners.ts';
 import type { Tally } from '../view/search.ts';
 import type { Pod, Sample } from './readings.ts';
@@ -40,12 +41,13 @@ const FINAL = ['completed', 'rejected', 'undeliverable', 'dead_lettered'];
 interface Stored {
   readonly partners: readonly PartnerView[];
   readonly dead: readonly Tally[];
+  readonly secrets: readonly SecretProblem[];
   /** Why the database cannot be read. */
   readonly fault?: string;
 }
 
 export class Activity {
-  stored: Stored = { partners: [], dead: [] };
+  stored: Stored = { partners: [], dead: [], secrets: [] };
   pods: readonly Pod[] = [];
   /** Oldest first; at most an hour. */
   readonly rounds: Round[] = [];

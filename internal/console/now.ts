@@ -1,10 +1,13 @@
 /** The first page: are partners well, is work going out, what is wrong, and who is affected. */
+import type { SecretProblem } from '../partner/secret-problems.ts';
 import { kinds } from '../view/check-records.ts';
 import { gauge, type Activity } from './activity.ts';
 import type { Pod } from './readings.ts';
 
 /** Kinds of dead letters on the first page; the page of dead letters has all. */
 const DEAD_KINDS_SHOWN = 10;
+/** The page of partners has all. */
+const SECRETS_SHOWN = 10;
 
 /** `bad` stops something; `warn` does not yet. */
 interface Problem {
@@ -39,7 +42,7 @@ export function nowView(activity: Activity) {
   };
 }
 
-function problemsOf({ pods, stored: { fault } }: Activity, begun: boolean): Problem[] {
+function problemsOf({ pods, stored: { fault, secrets } }: Activity, begun: boolean): Problem[] {
   const bad = (who: string, what: string): Problem => ({ weight: 'bad', who, what });
   const isThere = (name: string): boolean => pods.some(({ component }) => component === name);
   const absent = PROCESSES.filter((name) => begun && !isThere(name));
@@ -55,6 +58,7 @@ function problemsOf({ pods, stored: { fault } }: Activity, begun: boolean): Prob
     ...(fault === undefined ? [] : [bad('console', fault)]),
     ...paused,
     ...shared(pods, 'warn', 'warnings'),
+    ...brokenSecrets(secrets),
     ...findingsOf(pods),
   ];
 }
@@ -73,6 +77,23 @@ function shared(
     what,
     who: same.map(({ who }) => who).join(', '),
   }));
+}
+
+/** A line for each Secret; the controller itself warns of keys that would end. */
+function brokenSecrets(problems: readonly SecretProblem[]): Problem[] {
+  const told = problems.filter(({ code }) => code !== 'keys_would_end');
+  const lines = [...Map.groupBy(told, ({ secret }) => secret)].map(([secret, theirs]): Problem => {
+    const { partnerId = '' } = theirs[0]!;
+    const who = secret === '' ? 'partner Secrets' : `Secret ${secret} ${partnerId}`.trim();
+    return { weight: 'warn', who, what: theirs.map(({ message }) => message).join('; ') };
+  });
+  const more = lines.length - SECRETS_SHOWN;
+  const rest = {
+    weight: 'warn',
+    who: 'partner Secrets',
+    what: `${more} more need correction`,
+  } as const;
+  return more > 0 ? [...lines.slice(0, SECRETS_SHOWN), rest] : lines;
 }
 
 /** Of the self-audit that the leading controller makes. */

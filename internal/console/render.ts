@@ -4,7 +4,7 @@ import { Eta } from 'eta';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { Clock } from '../platform/clock.ts';
 import { duration, printable } from '../platform/terminal.ts';
-import { keyStatusInWords, switchedOffBy, type PartnerView } from '../view/partners.ts';
+import { causesOf, keyStatusInWords, switchedOffBy, type PartnerView } from '../view/partners.ts';
 import { utcSeconds } from '../view/times.ts';
 
 interface Model {
@@ -73,6 +73,7 @@ const words = {
     return new Html(`<details><summary>${ids.length} requests</summary>${links}</details>`);
   },
   bad: (text: string): Html => new Html(`<span class="bad">${escaped(text)}</span>`),
+  causesOf,
   switchedOffBy,
   keyStatusInWords,
 };

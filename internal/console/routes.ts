@@ -9,7 +9,7 @@ import { states } from '../submission/states.ts';
 import { plainText } from '../submission/name-pattern.ts';
 import type { Search } from '../submission/support-queries.ts';
 import { isAddress, lookUp, type FoundSubmission } from '../view/look-up.ts';
-import { keysView, partnersView, reactivation } from '../view/partners.ts';
+import { keysView, partnersView, reactivation, secretsOf } from '../view/partners.ts';
 import type { Reads } from '../view/reads.ts';
 import { requestView } from '../view/request.ts';
 import { rowOf, searchInWords, tallyOf } from '../view/search.ts';
@@ -173,22 +173,20 @@ function addRequest(app: FastifyInstance, desk: Desk, clock: Clock): void {
   });
 }
 
-function addLists(app: FastifyInstance, { reads, activity }: Desk, clock: Clock): void {
+function addLists(app: FastifyInstance, { reads }: Desk, clock: Clock): void {
   app.get('/dead-letters', async (_, reply) =>
     reply.page('dead-letters', {
       title: 'Dead letters',
       tallies: await tallyOf({ state: 'dead_lettered' }, reads),
     }),
   );
-  app.get('/partners', async (_, reply) =>
-    reply.page('partners', {
-      title: 'Partners',
-      partners: await partnersView(reads, clock.now()),
-      problems: activity.pods
-        .flatMap(({ samples }) => samples)
-        .filter(({ name, value }) => name === 'secret_problems' && value > 0),
-    }),
-  );
+  app.get('/partners', async (_, reply) => {
+    const [partners, problems] = await Promise.all([
+      partnersView(reads, clock.now()),
+      reads.keys.problems.list(),
+    ]);
+    return reply.page('partners', { title: 'Partners', partners, problems });
+  });
   app.get('/partners/:partner', async (request, reply) => {
     const { partner } = request.params as { partner: string };
     const now = clock.now();
@@ -203,6 +201,7 @@ function addLists(app: FastifyInstance, { reads, activity }: Desk, clock: Clock)
       title: `Partner ${partner}`,
       partner,
       about,
+      secrets: secretsOf(keys, about?.problems ?? []),
       keys,
       tallies,
       undo,

@@ -89,6 +89,20 @@ describe('a folder of files', () => {
     expect(await view.list()).toMatchObject({ complete: true, problems: [] });
   });
 
+  test('a malformed Secret is told by its name and field, without a value', async () => {
+    const malformed = manifestOf('acme').replace(
+      'labels:',
+      'annotations: { a/max: 4711 }, labels:',
+    );
+    await settled('all.yaml', `${manifestOf('zeta')}---\n${malformed}`);
+    const [problem] = (await view.list()).problems;
+    expect(problem?.message).toContain(
+      '(Secret acme: metadata.annotations.a/max must be text, in quotes)',
+    );
+    await settled('all.yaml', manifestOf('acme').replace('key-of-acme', '4711'));
+    expect((await view.list()).problems[0]?.message).toContain('(Secret acme: stringData must be');
+  });
+
   test('an empty or missing folder removes no key, because it may be unmounted', async () => {
     const noList = { complete: false, problems: [{ code: 'unreadable_file' }] };
     expect(await view.list()).toMatchObject({ secrets: [], ...noList });

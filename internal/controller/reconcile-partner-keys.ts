@@ -110,6 +110,7 @@ export class KeyKeeper {
       const problems = await reconcileKeys(list, this.#tools);
       if (list.complete) this.#isSynced = true;
       this.#report(problems);
+      await this.#tools.store.problems.keep(problems, list.secrets);
     } catch (error) {
       if (!(error instanceof SupersededError)) throw error;
       leadership.resign();
@@ -136,7 +137,8 @@ export class KeyKeeper {
 
   /** What rounds counted says nothing once another process leads. */
   #forget(): void {
-    const { metrics } = this.#tools;
+    const { metrics, store } = this.#tools;
+    store.problems.forget();
     metrics.keysWanted.set(0);
     metrics.partnersEnding.set(0);
     metrics.secretProblems.reset();

@@ -46,9 +46,11 @@ const secretSchema = z.object({
   stringData: strings.nullish(),
 });
 
-/** Throws if the Secret is malformed. */
+/** Throws if the Secret is malformed, and names it and the field, but no value. */
 export function readSecret(object: unknown): PartnerSecret {
-  const { metadata, data, stringData } = secretSchema.parse(object);
+  const { data: read, error } = secretSchema.safeParse(object);
+  if (read === undefined) throw new RangeError(faultOf(object, error));
+  const { metadata, data, stringData } = read;
   const { namespace, name, uid, creationTimestamp, labels, annotations } = metadata;
   const encoded = Object.entries(stringData ?? {}).map(
     ([entry, value]) => [entry, Buffer.from(value).toString('base64')] as const,
@@ -63,4 +65,12 @@ export function readSecret(object: unknown): PartnerSecret {
     ...readTerms(annotations),
     data: { ...data, ...Object.fromEntries(encoded) },
   };
+}
+
+/** The name of an entry may be a key. */
+function faultOf(object: unknown, { issues: [issue] }: z.ZodError): string {
+  const { name } = (object as { metadata?: { name?: unknown } | null } | null)?.metadata ?? {};
+  const path = issue?.path ?? [];
+  const field = path.slice(0, path[0] === 'metadata' ? 3 : 1).join('.');
+  return `Secret ${typeof name === 'string' ? name : 'without a name'}: ${field} must be text, in quotes`;
 }

@@ -2,7 +2,7 @@
  * All partner keys, as hashes, in one document, which also holds the lease of the controller that
  * writes them.
  */
-import type { Collection, Db } from 'mongodb';
+import type { Collection, Db, Document } from 'mongodb';
 import type { Clock } from '../platform/clock.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import { bounded } from '../platform/mongo-read.ts';
@@ -46,6 +46,10 @@ export interface KeyDocument {
   readonly ended?: readonly EndedKey[];
 }
 
+/** By `_id` it holds documents of other shapes, too. */
+export const partnerKeys = <Shape extends Document>(db: Db): Collection<Shape> =>
+  db.collection<Shape>(PARTNER_KEYS);
+
 /** Another process writes the keys now, or they were restored: this writer must stop. */
 export class SupersededError extends Error {
   override readonly name = 'SupersededError';
@@ -61,7 +65,7 @@ export class KeyDocuments {
   readonly #clock: Clock;
 
   constructor({ db, clock }: { readonly db: Db; readonly clock: Clock }) {
-    this.#documents = db.collection<KeyDocument>(PARTNER_KEYS);
+    this.#documents = partnerKeys<KeyDocument>(db);
     this.#clock = clock;
   }
 

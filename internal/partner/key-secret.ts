@@ -204,7 +204,9 @@ function checkSecret({ partnerId, status, faults, data }: PartnerSecret, report:
     return false;
   }
   if (status !== undefined && !['active', 'inactive'].includes(status)) {
-    const message = `annotation ${STATUS_ANNOTATION} must be "active" or "inactive"; the keys of this Secret are answered 403`;
+    // Those of a Secret that is not used are answered 401.
+    const answer = faults.length === 0 ? '; the keys of this Secret are answered 403' : '';
+    const message = `annotation ${STATUS_ANNOTATION} must be "active" or "inactive"${answer}`;
     report('unknown_status', message);
   }
   for (const fault of faults) report('invalid_annotation', fault);

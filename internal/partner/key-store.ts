@@ -6,6 +6,7 @@ import { bounded } from '../platform/mongo-read.ts';
 import { unlessDuplicate } from '../platform/mongo.ts';
 import { PartnersDisabled } from './flags.ts';
 import { KeyDocuments, type StoredKey } from './key-document.ts';
+import { SecretProblems } from './secret-problems.ts';
 
 export const KEYS_REVOKED = 'partner_keys_revoked';
 export const KEY_USES = 'partner_key_uses';
@@ -30,6 +31,7 @@ interface KeyUse {
 export class KeyStore {
   readonly documents: KeyDocuments;
   readonly disabled: PartnersDisabled;
+  readonly problems: SecretProblems;
   readonly #revoked: Collection<Revoked>;
   readonly #uses: Collection<KeyUse>;
   readonly #clock: Clock;
@@ -37,6 +39,7 @@ export class KeyStore {
   constructor(options: { readonly db: Db; readonly clock: Clock }) {
     this.documents = new KeyDocuments(options);
     this.disabled = new PartnersDisabled(options);
+    this.problems = new SecretProblems(options);
     this.#revoked = options.db.collection<Revoked>(KEYS_REVOKED);
     this.#uses = options.db.collection<KeyUse>(KEY_USES);
     this.#clock = options.clock;

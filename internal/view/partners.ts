@@ -3,11 +3,15 @@ import type { Flagged } from '../partner/flags.ts';
 import { keyIdOf } from '../partner/api-key.ts';
 import { secretName, STATUS_ANNOTATION } from '../partner/key-secret.ts';
 import type { PartnerKey } from '../partner/key-store.ts';
+import type { SecretProblem } from '../partner/secret-problems.ts';
 import type { Reads } from './reads.ts';
 import { fromNow } from './times.ts';
 
 /** Counting more would read the index for seconds. */
 export const OPEN_COUNTED = 100_000;
+
+/** In one cell of a list. */
+const PROBLEMS_SHOWN = 3;
 
 type Flag = Pick<Flagged, 'at' | 'by'>;
 
@@ -18,13 +22,16 @@ const flagsOf = (flagged: readonly Flagged[]) =>
 export type PartnerView = Awaited<ReturnType<typeof partnersView>>[number];
 
 export async function partnersView({ keys, holds }: Pick<Reads, 'keys' | 'holds'>, now: Date) {
-  const [all, disabled, held] = await Promise.all([
+  const [all, problems, disabled, held] = await Promise.all([
     keys.list(),
+    keys.problems.list(),
     keys.disabled.list().then(flagsOf),
     holds.list().then(flagsOf),
   ]);
   const byPartner = Map.groupBy(all, ({ partnerId }) => partnerId);
-  const names = new Set([...byPartner.keys(), ...disabled.keys(), ...held.keys()]);
+  const broken = Map.groupBy(problems, ({ partnerId }) => partnerId);
+  const named = [...broken.keys()].filter((partner) => partner !== undefined);
+  const names = new Set([...byPartner.keys(), ...named, ...disabled.keys(), ...held.keys()]);
   return [...names].toSorted().map((partner) => {
     const theirs = byPartner.get(partner) ?? [];
     const { active = [], inactive = [] } = Object.groupBy(usable(theirs, now), (key) => key.status);
@@ -39,6 +46,7 @@ export async function partnersView({ keys, holds }: Pick<Reads, 'keys' | 'holds'
       onHold: held.get(partner),
       /** Secrets whose status makes keys inactive, as `namespace/name`. */
       inactiveBy: secretsSwitchingOff(theirs, now),
+      problems: broken.get(partner) ?? [],
     };
   });
 }
@@ -69,6 +77,37 @@ export function switchedOffBy(one: PartnerView, now: Date): string {
     ...one.inactiveBy.map((secret) => `inactive by Secret ${secret}`),
     ...set('put on hold', one.onHold),
   ].join('; ');
+}
+
+/** What switched a partner off, and what is wrong with its Secrets. */
+export function causesOf(one: PartnerView, now: Date): string {
+  const [shown, more] = [
+    one.problems.slice(0, PROBLEMS_SHOWN),
+    one.problems.length - PROBLEMS_SHOWN,
+  ];
+  return [
+    switchedOffBy(one, now),
+    ...shown.map(
+      ({ secret, message, since }) => `Secret ${secret}: ${message}, since ${fromNow(since, now)}`,
+    ),
+    ...(more > 0 ? [`${more} more problems of its Secrets`] : []),
+  ]
+    .filter((words) => words !== '')
+    .join('; ');
+}
+
+/** Each Secret of a partner: how many of its keys count, and what is wrong with it. */
+export function secretsOf(keys: readonly KeyView[], problems: readonly SecretProblem[]) {
+  const names = new Set([...keys, ...problems].map(({ secret }) => secret));
+  return [...names].toSorted().map((secret) => {
+    const theirs = keys.filter((key) => key.secret === secret);
+    return {
+      secret,
+      keys: theirs.length,
+      active: theirs.filter(({ status }) => status === 'active').length,
+      problems: problems.filter((problem) => problem.secret === secret),
+    };
+  });
 }
 
 /** The command that undoes a Secret's status. */

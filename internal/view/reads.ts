@@ -8,7 +8,7 @@ import type { SupportQueries } from '../submission/support-queries.ts';
 export interface Reads {
   readonly submissions: SupportQueries;
   readonly accounts: AccountQueries;
-  readonly keys: Pick<KeyStore, 'list' | 'disabled'>;
+  readonly keys: Pick<KeyStore, 'list' | 'disabled' | 'problems'>;
   readonly holds: Pick<PartnerHolds, 'list' | 'isSet'>;
   readonly trail: Pick<Trail, 'ofRequest' | 'newest'>;
   /** The shortest retention of an account's request, by today's settings. */

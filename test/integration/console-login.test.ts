@@ -13,7 +13,7 @@ import { listen } from '../support/listen.ts';
 import { submit } from '../support/processing.ts';
 import { newApplication, worldOf, type InProcess } from '../support/world.ts';
 
-const { world, ingest } = await worldOf(['ingest', 'processor']);
+const { world, ingest } = await worldOf(['ingest', 'processor'], { documentedRights: true });
 let browser: Browser;
 let provider: Server;
 let environment: Readonly<Record<string, string>>;

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Browser, Page } from 'puppeteer-core';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
+import { newApiKey } from '../../internal/partner/api-key.ts';
 import { accessFaults, isTooWide, openBrowser, picture, textOf } from '../support/browser.ts';
 import { send } from '../support/http.ts';
 import { heal, openOwnWorld, submit, type OwnWorld } from '../support/processing.ts';
@@ -218,6 +219,23 @@ test('a form without its token and a request from another site are refused', asy
   const { headers } = await fetch(desk.url);
   expect(headers.get('content-security-policy')).toContain("default-src 'self'");
   expect(headers.get('cache-control')).toBe('no-store');
+});
+
+test("a Secret that does not count is on the first page and its partner's, by name", async () => {
+  await world.writePartner({
+    partner: 'odd',
+    keys: [newApiKey()],
+    annotations: { 'partner-ingest.io/cidrs': 'anywhere' },
+  });
+  await nowSays(/Warning[^\n]*annotation[^]*Secret partner-keys\/partner-odd odd/);
+  expect(await open('/partners')).toMatch(/partner-keys\/partner-odd\s+odd\s+annotation .*\d UTC/);
+  expect(await open('/partners/odd')).toMatch(
+    /partner-keys\/partner-odd\s+0 of 0\s+annotation .*\d UTC/,
+  );
+  await page.setViewport({ width: 360, height: 800 });
+  expect(await accessFaults(page)).toEqual([]);
+  await world.writePartner({ partner: 'odd', keys: [newApiKey()] });
+  await nowSays(/Nothing: no pod reports/);
 });
 
 test('with Redis away, the first page says so and names the cause', async () => {

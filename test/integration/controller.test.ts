@@ -8,7 +8,10 @@ import { storedKey } from '../support/stored-keys.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, worldOf } from '../support/world.ts';
 
-const { world, ingest, ...first } = await worldOf(['controller', 'ingest'], { controller: false });
+const { world, ingest, ...first } = await worldOf(['controller', 'ingest'], {
+  controller: false,
+  documentedRights: true,
+});
 let { controller } = first;
 
 const status = async (key: string, of: { readonly url: string } = ingest): Promise<number> =>

@@ -12,7 +12,7 @@ import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, worldOf } from '../support/world.ts';
 
-const { world, ingest } = await worldOf(['ingest', 'processor']);
+const { world, ingest } = await worldOf(['ingest', 'processor'], { documentedRights: true });
 const now = new Date();
 
 beforeAll(async () => {

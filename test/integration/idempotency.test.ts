@@ -10,7 +10,7 @@ import { HANG_MS, eventually } from '../support/wait.ts';
 import { newApplication, requestIdOf, worldOf } from '../support/world.ts';
 
 const PAIRS = 50;
-const { world } = await worldOf();
+const { world } = await worldOf([], { documentedRights: true });
 let ingests: readonly [ServiceProcess, ServiceProcess];
 
 beforeAll(async () => {

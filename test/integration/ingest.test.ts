@@ -6,7 +6,7 @@ import { INGEST_PATH, send, type Answer } from '../support/http.ts';
 import { worldOf } from '../support/world.ts';
 
 const MAX = 65_000;
-const { world, ingest } = await worldOf(['ingest']);
+const { world, ingest } = await worldOf(['ingest'], { documentedRights: true });
 /** Requests that must leave a record; the database must hold no others. */
 const recorded = new Set<string>();
 

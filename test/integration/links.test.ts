@@ -12,7 +12,7 @@ import { newApplication, worldOf } from '../support/world.ts';
 const OLD_SECRET = 'an-old-secret-for-tests-of-32-characters';
 const SECRETS = `key-new:a-new-secret-for-tests-of-32-characters,${OLD_SECRET}`;
 
-const { world, ingest } = await worldOf(['ingest']);
+const { world, ingest } = await worldOf(['ingest'], { documentedRights: true });
 const { cli, done, accountOf, ...operator } = operatorOf({ world, ingest });
 let page: LoginPage;
 let processor: Awaited<ReturnType<typeof world.start>>;

@@ -1,6 +1,7 @@
 /** Faults of a mail server against the real processor: states, counters and mails. */
 import { afterEach, beforeAll, expect, test } from '@jest/globals';
 import { Queue, type Job } from 'bullmq';
+import { startService } from '../../deploy/local/processes.ts';
 import type { MailHandOver } from '../../internal/account/mail-ledger.ts';
 import { handOversOf } from '../../internal/mail/ledger.ts';
 import { pastLockConflicts } from '../../internal/platform/mongo.ts';
@@ -16,10 +17,11 @@ const LOGIN = { username: 'relay-user', password: 'relay-password' };
 
 const { world, ingest } = await worldOf(['ingest']);
 let processor: InProcess;
+const smtpUrl = (): string => Object.assign(new URL(world.mail.smtpUrl), LOGIN).href;
+const processorSettings = () => ({ ...world.environment, LOG_LEVEL: 'info', SMTP_URL: smtpUrl() });
 
 beforeAll(async () => {
-  const url = new URL(world.mail.smtpUrl);
-  processor = await world.start('processor', { SMTP_URL: Object.assign(url, LOGIN).href });
+  processor = await world.start('processor', { SMTP_URL: smtpUrl() });
 });
 afterEach(async () => {
   world.mail.setFault(undefined);
@@ -231,3 +233,59 @@ test.each([
     await eventually('the end of the pause', async () => (await paused()) === 0);
   },
 );
+
+interface Readiness {
+  readonly ok: boolean;
+  readonly faults: readonly string[];
+  readonly warnings: readonly string[];
+}
+
+const readinessOf = async ({ adminUrl }: { readonly adminUrl: string }): Promise<Readiness> =>
+  (await (await fetch(`${adminUrl}/readyz`)).json()) as Readiness;
+
+test.each([
+  ['login', () => refused('auth', 535, '5.7.8 authentication failed'), /the login \(535\)/],
+  ['sender', () => refused('mail', 550, '5.7.1 Sender refused'), /our sender \(550\)/],
+] as const)(
+  'a processor whose %s is refused since its start is not ready until it is taken',
+  async (_name, begin, words) => {
+    await begin();
+    const late = await startService('processor', processorSettings());
+    try {
+      const told = await eventually('the refusal', async () => {
+        const { faults, ...more } = await readinessOf(late);
+        const [fault = '', ...others] = faults;
+        return others.length === 0 && words.test(fault) && { faults, ...more };
+      });
+      expect(told).toMatchObject({
+        ok: false,
+        faults: [expect.stringMatching(words)],
+        warnings: [],
+      });
+      world.mail.setFault(undefined);
+      await late.ready();
+      await begin();
+      const warned = await eventually('the warning', async () => {
+        // Another processor may take it.
+        await submit(world, ingest, newApplication());
+        const { warnings, ...more } = await readinessOf(late);
+        return warnings.length > 0 && { warnings, ...more };
+      });
+      expect(warned).toMatchObject({ ok: true, faults: [] });
+      expect(warned.warnings).toEqual([expect.stringMatching(words)]);
+    } finally {
+      await late.stop();
+    }
+  },
+);
+
+test('a processor whose relay is away since its start is ready', async () => {
+  await world.mail.stopListening();
+  const late = await world.spawn('processor', processorSettings());
+  expect(await readinessOf(late)).toMatchObject({
+    ok: true,
+    faults: [],
+    warnings: [expect.stringMatching(/the connection is refused/)],
+  });
+  expect(await late.stop()).toBe(0);
+});

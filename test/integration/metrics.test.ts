@@ -15,7 +15,7 @@ interface Series {
   readonly labels: Readonly<Record<string, string>>;
 }
 
-const { world } = await worldOf([], { controller: false });
+const { world } = await worldOf([], { controller: false, documentedRights: true });
 const scraped = {} as Record<ServiceName, string>;
 
 beforeAll(async () => {

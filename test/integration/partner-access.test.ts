@@ -11,6 +11,7 @@ import { newApplication, requestIdOf, worldOf } from '../support/world.ts';
 
 const otherKey = newApiKey();
 const { world, processor, ...first } = await worldOf(['ingest', 'processor'], {
+  documentedRights: true,
   partners: [{ partner: 'other', keys: [otherKey] }],
 });
 let { ingest } = first;
@@ -22,6 +23,12 @@ afterEach(async () => {
   await cli('partner', 'release', 'demo');
   await eventually('the processor to know of no hold', async () => (await holdsSeen()) === 0);
 });
+
+interface Fault {
+  readonly secret: string;
+  readonly code: string;
+  readonly message: string;
+}
 
 const lookUp = (id: string, key = world.key) =>
   lookedUp(() => send(ingest.url, { method: 'GET', key, path: `${INGEST_PATH}/${id}` }));
@@ -122,9 +129,12 @@ const answers = (key: string, status: number) =>
 
 interface Listed {
   readonly partner: string;
+  readonly problems: readonly Fault[];
 }
 const listed = async (partner: string) =>
   (await cli('partner', 'list', '--json')).json<Listed[]>().find((one) => one.partner === partner);
+
+const problemsOf = async (partner: string) => (await listed(partner))?.problems ?? [];
 
 /** Adds a Secret of the partner; returns whether its keys are active. */
 async function addSecret(name: string, status: string): Promise<string> {
@@ -164,6 +174,42 @@ test('a disabled partner is answered 403 with every key until it is enabled', as
   await answers(later, 202);
   expect(await cli('partner', 'enable', 'demo')).toMatchObject({ code: 1 });
   expect(await listed('demo')).toMatchObject({ status: 'active', disabled: null });
+});
+
+test('a Secret that does not count is listed by name, with what is wrong since when', async () => {
+  const write = (keys: string[]) =>
+    world.writePartner({
+      partner: 'odd',
+      keys,
+      annotations: {
+        'partner-ingest.io/max-per-minute': 'many',
+        'partner-ingest.io/status': 'on-holiday',
+      },
+    });
+  await write([newApiKey()]);
+  const seen = await eventually('its problems', async () => {
+    const problems = await problemsOf('odd');
+    return problems.length === 2 && problems;
+  });
+  // One does not say 403 where the other says that the keys are not used.
+  expect(seen.map(({ code, message }) => [code, message])).toEqual([
+    ['unknown_status', 'annotation partner-ingest.io/status must be "active" or "inactive"'],
+    [
+      'invalid_annotation',
+      expect.stringMatching(/max-per-minute .*; the keys of this Secret are not used$/),
+    ],
+  ]);
+  expect(new Set(seen.map(({ secret }) => secret))).toEqual(new Set(['partner-keys/partner-odd']));
+  expect((await cli('partner', 'list')).stdout).toMatch(
+    /^odd +no keys .*Secret partner-keys\/partner-odd: annotation .*, since /m,
+  );
+
+  // Another problem beside it leaves its time.
+  await world.writePartner({ partner: 'stray', keys: [], status: 'off' });
+  await eventually('the other', async () => (await problemsOf('stray')).length > 0);
+  expect(await problemsOf('odd')).toEqual(seen);
+  await world.writePartner({ partner: 'odd', keys: [newApiKey()] });
+  await eventually('no problem', async () => (await problemsOf('odd')).length === 0);
 });
 
 test('for a partner switched off by a Secret, lists name the Secret, and enable the command', async () => {

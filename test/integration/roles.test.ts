@@ -1,13 +1,12 @@
 /** Compares the commands of each process on the wire with its rights in docs/stores.md. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { unlinkSync } from 'node:fs';
-import type { Document } from 'mongodb';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
 import { cliOf } from '../support/cli.ts';
+import { documentedRights, rightsOf } from '../support/documented-rights.ts';
 import { send } from '../support/http.ts';
 import { startMongoWire, type MongoWire } from '../support/mongo-wire.ts';
-import { read } from '../support/pages.ts';
 import { hurryReconcile, submit } from '../support/processing.ts';
 import { storedKeys } from '../support/stored-keys.ts';
 import { openTestStores } from '../support/test-stores.ts';
@@ -24,8 +23,6 @@ const PROCESSES = ['ingest', 'processor', 'controller', 'console'] as const;
 type Name = (typeof PROCESSES)[number];
 type Speaker = Name | 'operator';
 
-const FREE = ['hello', 'ismaster', 'ping', 'endSessions', 'killCursors'];
-const READS = ['find', 'aggregate', 'count', 'distinct'];
 const WRITES = ['insert', 'update', 'delete', 'findAndModify', 'bulkWrite'];
 
 let world: World;
@@ -60,25 +57,6 @@ afterAll(async () => {
   for (const wire of Object.values(wires)) await wire.close();
 });
 
-/** Returns rights such as `requests find`. */
-function rightsOf(command: Document): string[] {
-  const [name = '', collection] = Object.entries(command)[0] ?? [];
-  const has = (list: string): boolean =>
-    [command, ...((command[list] as Document[] | undefined) ?? [])].some(
-      (item) => item['upsert'] === true,
-    );
-  if (FREE.includes(name)) return [];
-  if (READS.includes(name)) return [`${collection} find`];
-  if (name === 'getMore') return [`${command['collection']} find`];
-  if (name === 'insert') return [`${collection} insert`];
-  if (name === 'delete') return [`${collection} remove`];
-  if (name === 'createIndexes' || name === 'listIndexes') return [`${collection} indexes`];
-  const inserts = has('updates') ? [`${collection} insert`] : [];
-  if (name === 'update') return [`${collection} update`, ...inserts];
-  if (name === 'findAndModify') return [`${collection} find`, `${collection} update`, ...inserts];
-  return [`unknown command ${name}`];
-}
-
 const used = (name: Name): string[] =>
   [...new Set(wires[name].commands.flatMap(rightsOf))].toSorted();
 
@@ -98,18 +76,6 @@ function concerns(): Record<string, readonly string[]> {
       [...new Set(all.map(([, concern]) => concern))],
     ]),
   );
-}
-
-function documented(name: Name): string[] {
-  const [, entry = ''] =
-    new RegExp(`^- ${name}: ([^]*?)(?=\\n- )`, 'm').exec(read('docs/stores.md')) ?? [];
-  const rights = entry.split(';').flatMap((part) => {
-    const [verbs = '', collections = ''] = part.split(/\s+on\s+/);
-    return [...collections.matchAll(/`(\w+)`/g)].flatMap(([, collection]) =>
-      (verbs.match(/\w+/g) ?? []).map((verb) => `${collection} ${verb}`),
-    );
-  });
-  return rights.toSorted();
 }
 
 /** Makes each process send each kind of command that it ever sends to the stores. */
@@ -233,7 +199,7 @@ test('each process uses exactly its documented rights, and every write waits for
   for (const service of [ingest, processor, controller, desk]) await service!.close();
   const all = (rights: (name: Name) => string[]) =>
     Object.fromEntries(PROCESSES.map((name) => [name, rights(name)]));
-  expect(all(used)).toEqual(all(documented));
+  expect(all(used)).toEqual(all(documentedRights));
   const durable = ['["majority",true]'];
   expect(concerns()).toEqual({
     requests: durable,

@@ -25,7 +25,11 @@ const OPERATOR = 'kubectl exec deploy/processor -- partner-ingest';
 const annotations = { 'partner-ingest.io/mode': 'test' };
 const { world, controller, ingest, processor } = await worldOf(
   ['controller', 'ingest', 'processor'],
-  { controller: false, partners: [{ partner: 'test', keys: [testKey], annotations }] },
+  {
+    controller: false,
+    documentedRights: true,
+    partners: [{ partner: 'test', keys: [testKey], annotations }],
+  },
 );
 
 /** The pod of `helm test` in an install with these processes. */

@@ -19,7 +19,7 @@ const UNAVAILABLE =
 
 const otherKey = newApiKey();
 const partners = [{ partner: 'other', keys: [otherKey] }];
-const { world, ingest } = await worldOf(['ingest'], { partners });
+const { world, ingest } = await worldOf(['ingest'], { partners, documentedRights: true });
 
 const lookUpOnce = (
   id: string,

@@ -19,6 +19,7 @@ import { newApplication, requestIdOf, worldOf } from '../support/world.ts';
 const [testKey, otherTestKey] = [newApiKey({ test: true }), newApiKey({ test: true })];
 const asTest = { annotations: { [MODE_ANNOTATION]: 'test' } };
 const { world, ingest, ...first } = await worldOf(['ingest', 'processor'], {
+  documentedRights: true,
   partners: [
     { partner: 'demo', name: 'tests-demo', keys: [testKey], ...asTest },
     { partner: 'other', name: 'tests-other', keys: [otherTestKey], ...asTest },

@@ -9,6 +9,8 @@ export interface MongoWire {
   readonly commands: Document[];
   /** Changes each answer; undefined leaves it as it is. */
   answer(change: (command: Document, reply: Document) => Document | undefined): void;
+  /** Answers commands without the store; undefined passes one on. */
+  instead(answer: (command: Document) => Document | undefined): void;
   /**
    * Keeps back the commands that `holds` chooses. Each function of the list brings one to the store,
    * also if its client has gone.
@@ -22,6 +24,7 @@ export async function startMongoWire(url: string): Promise<MongoWire> {
   const commands: Document[] = [];
   const sockets = new Set<Socket>();
   let change: Parameters<MongoWire['answer']>[0] = () => undefined;
+  let instead: Parameters<MongoWire['instead']>[0] = () => undefined;
   let holds: (command: Document) => boolean = () => false;
   let held: (() => Promise<void>)[] = [];
 
@@ -61,6 +64,11 @@ export async function startMongoWire(url: string): Promise<MongoWire> {
     pass(client, store, (bytes) => {
       const { id, command } = requestOf(bytes);
       commands.push(command);
+      const answer = instead(command);
+      if (answer !== undefined) {
+        client.write(message(answer, { to: id }));
+        return undefined;
+      }
       asked.set(id, command);
       if (!holds(command)) return bytes;
       held.push(() => land(bytes));
@@ -85,6 +93,9 @@ export async function startMongoWire(url: string): Promise<MongoWire> {
     commands,
     answer: (wanted) => {
       change = wanted;
+    },
+    instead: (wanted) => {
+      instead = wanted;
     },
     hold: (wanted) => {
       holds = wanted;

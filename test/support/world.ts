@@ -8,6 +8,7 @@ import { startController } from '../../cmd/controller/wire.ts';
 import { startIngest } from '../../cmd/ingest/wire.ts';
 import { startProcessor } from '../../cmd/processor/wire.ts';
 import { writePartnerSecret, type DemoPartner } from '../../deploy/local/demo-keys.ts';
+import { documentedRights, rightsOf } from './documented-rights.ts';
 import { startMailCatcher, type MailCatcher } from './mail-catcher.ts';
 import { sumOf } from './metrics-text.ts';
 import {
@@ -27,6 +28,7 @@ import {
   type RateLimitedRecord,
 } from '../../internal/submission/over-limit.ts';
 import { type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { startMongoWire } from './mongo-wire.ts';
 import { openTestStores, type TestStores } from './test-stores.ts';
 import { HANG_MS, HEAL_HANG_MS, eventually } from './wait.ts';
 
@@ -77,6 +79,8 @@ export interface World {
 }
 
 export interface WorldOptions {
+  /** Each process has only the rights that docs/stores.md gives it at MongoDB. */
+  readonly documentedRights?: true;
   /** False: no controller is started. */
   readonly controller?: boolean;
   readonly environment?: Environment;
@@ -128,6 +132,22 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
     ...options.environment,
   };
 
+  /** FerretDB has no roles, so a proxy refuses as they would. */
+  const refused = new Set<string>();
+  const restrict = async (name: ServiceName): Promise<Environment> => {
+    if (options.documentedRights === undefined) return {};
+    const rights = new Set(documentedRights(name));
+    const wire = await startMongoWire(stores.mongodbUri);
+    closers.add('rights', () => wire.close());
+    wire.instead((command) => {
+      const lacks = rightsOf(command).find((right) => !rights.has(right));
+      if (lacks === undefined) return undefined;
+      refused.add(`${name}: ${lacks}`);
+      return { ok: 0, code: 13, codeName: 'Unauthorized', errmsg: `not authorized: ${lacks}` };
+    });
+    return { MONGODB_URI: wire.url };
+  };
+
   const world: World = {
     stores,
     mail,
@@ -135,7 +155,8 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
     inactiveKey,
     keyFolder,
     environment,
-    async start(name, overrides = {}) {
+    async start(name, given = {}) {
+      const overrides = { ...(await restrict(name)), ...given };
       const own = new Closers(createLogger('test', 'warn'));
       closers.add(name, () => own.closeAll(), HANG_MS);
       const wanted = { ...environment, ...overrides };
@@ -155,7 +176,8 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
       );
       return { ...started, close: () => own.closeAll() };
     },
-    async spawn(name, overrides = {}) {
+    async spawn(name, given = {}) {
+      const overrides = { ...(await restrict(name)), ...given };
       const service = await startService(name, { ...environment, LOG_LEVEL: 'info', ...overrides });
       closers.add(name, () => service.stop(), HANG_MS);
       await service.ready();
@@ -179,7 +201,11 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
       const response = await fetch(`${process.adminUrl}/metrics`);
       return sumOf(await response.text(), name, labels);
     },
-    close: () => closers.closeAll(),
+    close: async () => {
+      await closers.closeAll();
+      if (refused.size > 0)
+        throw new Error(`rights that no page documents: ${[...refused].join(', ')}`);
+    },
   };
   if (options.controller !== false) await world.start('controller');
   return world;
