@@ -106,7 +106,7 @@ function followReadings(
   },
 ) {
   const { reads, clock, loops, databaseFault } = parts;
-  const activity = new Activity();
+  const activity = new Activity(clock.now());
   const round = { everyMs: READ_EVERY_MS, failsAfterMs: READINGS_FAIL_AFTER_MS };
   loops.start({
     ...round,
@@ -122,10 +122,10 @@ function followReadings(
           partnersView(reads, clock.now()),
           tallyOf({ state: 'dead_lettered' }, reads),
         ]);
-        activity.stored = { partners, dead };
+        activity.stored = { partners, dead, at: clock.now() };
       } catch (error) {
         const fault = databaseFault(error) ?? 'The console has a fault; its log has more.';
-        activity.stored = { partners: [], dead: [], fault };
+        activity.stored = { ...activity.stored, fault };
         throw error;
       }
     },

@@ -40,6 +40,8 @@ const FINAL = ['completed', 'rejected', 'undeliverable', 'dead_lettered'];
 interface Stored {
   readonly partners: readonly PartnerView[];
   readonly dead: readonly Tally[];
+  /** When they were read; undefined before the first time. */
+  readonly at?: Date;
   /** Why the database cannot be read. */
   readonly fault?: string;
 }
@@ -49,7 +51,12 @@ export class Activity {
   pods: readonly Pod[] = [];
   /** Oldest first; at most an hour. */
   readonly rounds: Round[] = [];
+  readonly startedAt: Date;
   #seen: ReadonlyMap<string, Seen> = new Map();
+
+  constructor(startedAt: Date) {
+    this.startedAt = startedAt;
+  }
 
   add(pods: readonly Pod[], at: Date): void {
     const seen = new Map<string, Seen>();

@@ -6,6 +6,9 @@ import type { Pod } from './readings.ts';
 /** Kinds of dead letters on the first page; the page of dead letters has all. */
 const DEAD_KINDS_SHOWN = 10;
 
+/** Three rounds of reading: what is older may no longer be true. */
+const STALE_MS = 30_000;
+
 /** `bad` stops something; `warn` does not yet. */
 interface Problem {
   readonly weight: 'bad' | 'warn';
@@ -19,10 +22,12 @@ const WAITS: Readonly<Record<string, string>> = {
   database: 'work waits for the database',
 };
 
-export function nowView(activity: Activity) {
+export function nowView(activity: Activity, now: Date) {
   const { pods, stored } = activity;
   const last = activity.rounds.at(-1);
   return {
+    fresh: freshness(activity, now),
+    readAt: { pods: last?.at, stored: stored.at },
     problems: problemsOf(activity, last !== undefined),
     last,
     /** By step; undefined where no controller has counted. */
@@ -37,6 +42,16 @@ export function nowView(activity: Activity) {
     partners: partnerRows(activity),
     pods,
   };
+}
+
+/** Of what was read longest ago. */
+function freshness({ startedAt, rounds, stored }: Activity, now: Date) {
+  const [oldest] = [
+    { at: rounds.at(-1)?.at ?? startedAt, why: 'the console cannot read the pods' },
+    { at: stored.at ?? startedAt, why: stored.fault ?? 'the console cannot read the database' },
+  ].toSorted((one, other) => one.at.getTime() - other.at.getTime());
+  const { at: since, why } = oldest!;
+  return { since, why, leftMs: STALE_MS - (now.getTime() - since.getTime()) };
 }
 
 function problemsOf({ pods, stored: { fault } }: Activity, begun: boolean): Problem[] {

@@ -39,14 +39,16 @@ export interface Desk {
 type Form = Readonly<Record<string, string>>;
 
 export function addRoutes(app: FastifyInstance, desk: Desk, clock: Clock): void {
-  addNow(app, desk);
+  addNow(app, desk, clock);
   addFind(app, desk, clock);
   addRequest(app, desk, clock);
   addLists(app, desk, clock);
 }
 
-function addNow(app: FastifyInstance, { activity }: Desk): void {
-  app.get('/', (_, reply) => reply.page('now', { title: 'Now', view: nowView(activity) }));
+function addNow(app: FastifyInstance, { activity }: Desk, clock: Clock): void {
+  app.get('/', (_, reply) =>
+    reply.page('now', { title: 'Now', view: nowView(activity, clock.now()) }),
+  );
   app.get('/history.json', (_, reply) =>
     reply.header('cache-control', 'no-store').send(
       activity.rounds.map(({ at, answers, finished, p99Seconds, waiting }) => ({
