@@ -14,6 +14,7 @@ import { requestView } from '../view/request.ts';
 import { rowOf, searchInWords, tallyOf } from '../view/search.ts';
 import { fields, text, when, WHY_MAX } from '../view/search-fields.ts';
 import type { Activity } from './activity.ts';
+import { answersOf } from './answers.ts';
 import { nowView } from './now.ts';
 import type { Person } from './sign-in.ts';
 
@@ -197,6 +198,7 @@ function addLists(app: FastifyInstance, { reads, activity }: Desk, clock: Clock)
       title: `Partner ${partner}`,
       partner,
       about,
+      answered: answersOf(activity.partners().get(partner)),
       keys,
       tallies,
       undo,
