@@ -15,6 +15,7 @@ import { requestView } from '../view/request.ts';
 import { rowOf, searchInWords, tallyOf } from '../view/search.ts';
 import { fields, text, when, WHY_MAX } from '../view/search-fields.ts';
 import type { Activity } from './activity.ts';
+import { answersOf } from './answers.ts';
 import { nowView } from './now.ts';
 import type { Person } from './sign-in.ts';
 
@@ -40,14 +41,16 @@ export interface Desk {
 type Form = Readonly<Record<string, string>>;
 
 export function addRoutes(app: FastifyInstance, desk: Desk, clock: Clock): void {
-  addNow(app, desk);
+  addNow(app, desk, clock);
   addFind(app, desk, clock);
   addRequest(app, desk, clock);
   addLists(app, desk, clock);
 }
 
-function addNow(app: FastifyInstance, { activity }: Desk): void {
-  app.get('/', (_, reply) => reply.page('now', { title: 'Now', view: nowView(activity) }));
+function addNow(app: FastifyInstance, { activity }: Desk, clock: Clock): void {
+  app.get('/', (_, reply) =>
+    reply.page('now', { title: 'Now', view: nowView(activity, clock.now()) }),
+  );
   app.get('/history.json', (_, reply) =>
     reply.header('cache-control', 'no-store').send(
       activity.rounds.map(({ at, answers, finished, p99Seconds, waiting }) => ({
@@ -173,7 +176,7 @@ function addRequest(app: FastifyInstance, desk: Desk, clock: Clock): void {
   });
 }
 
-function addLists(app: FastifyInstance, { reads }: Desk, clock: Clock): void {
+function addLists(app: FastifyInstance, { reads, activity }: Desk, clock: Clock): void {
   app.get('/dead-letters', async (_, reply) =>
     reply.page('dead-letters', {
       title: 'Dead letters',
@@ -202,6 +205,7 @@ function addLists(app: FastifyInstance, { reads }: Desk, clock: Clock): void {
       partner,
       about,
       secrets: secretsOf(keys, about?.problems ?? []),
+      answered: answersOf(activity.partners().get(partner)),
       keys,
       tallies,
       undo,

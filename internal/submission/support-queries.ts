@@ -1,16 +1,10 @@
 /** Operators' queries on submissions, within bounds. */
 import type { Collection, Db, Filter } from 'mongodb';
 import { ownerName } from '../partner/mode.ts';
+import { later } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import { firstIdAt } from '../platform/ids.ts';
-import {
-  bounded,
-  newestOf,
-  pagesOf,
-  READ_DEADLINE_MS,
-  tookTooLong,
-  tooLong,
-} from '../platform/mongo-read.ts';
+import { bounded, newestOf, pagesOf, READ_DEADLINE_MS, tooLong } from '../platform/mongo-read.ts';
 import { idempotencyDigest } from './idempotency.ts';
 import { literally, namePattern } from './name-pattern.ts';
 import { rateLimitedCollection, type RateLimitedRecord } from './over-limit.ts';
@@ -18,6 +12,7 @@ import { isOpen, type State } from './states.ts';
 import { live, liveOpen, submissionCollection, type SubmissionRecord } from './submission.ts';
 
 const BODY_PAGE = 100;
+const MINUTE_MS = 60_000;
 
 export interface Search {
   /** Normalised, like `ein`. */
@@ -103,15 +98,25 @@ export class SupportQueries {
     return (await found.toArray()).map(({ _id }) => _id);
   }
 
-  /** Reads all counts, which no index serves: a flood would pay for one at every request. */
-  async countedStatus(requestId: string): Promise<401 | 403 | 429 | 'too_many' | undefined> {
-    try {
-      const counted = await this.#rateLimited.findOne({ requestIds: requestId }, bounded);
-      return counted === null ? undefined : (counted.status ?? 429);
-    } catch (error) {
-      if (tookTooLong(error)) return 'too_many';
-      throw error;
-    }
+  /**
+   * Reads all counts, which no index serves: a flood would pay for one at every request. `unnamed`
+   * were turned away within a minute before `at`, and beyond the ids that are kept.
+   */
+  async turnedAway(requestId: string, at: Date) {
+    const within = { $gt: later(at, -MINUTE_MS), $lte: at };
+    const search = { $or: [{ requestIds: requestId }, { windowStart: within }] };
+    const found = await this.#rateLimited.find(search, bounded).toArray();
+    const statusOf = ({ status }: RateLimitedRecord) => status ?? 429;
+    const named = found.find(({ requestIds }) => requestIds.includes(requestId));
+    const byStatus = Map.groupBy(found, statusOf);
+    const unnamed = [...byStatus].map(([status, counted]) => ({
+      status,
+      count: counted.reduce((sum, { count, requestIds }) => sum + count - requestIds.length, 0),
+    }));
+    return {
+      status: named && statusOf(named),
+      unnamed: unnamed.filter(({ count }) => count > 0),
+    };
   }
 
   async newest(search: Search, limit: number): Promise<SubmissionRecord[]> {
