@@ -17,7 +17,7 @@ E2E_RESULTS := .run/e2e-results.json
 IMAGE := partner-ingest:dev
 BASE_IMAGE := node:24-bookworm-slim
 
-.PHONY: help run smoke test prepare check unit test-mongodb test-upgrade e2e simulate chaos fuzz drill mutants bench build image release docs lock stores clean
+.PHONY: help run smoke cli test prepare check unit test-mongodb test-upgrade e2e simulate chaos fuzz drill mutants bench build image release docs lock stores clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -28,6 +28,9 @@ run: node_modules build ## Run everything on this machine: stores, all processes
 
 smoke: node_modules ## Send one application through the running system and show each step until its e-mail
 	@$(NODE) node deploy/local/smoke.ts
+
+cli: node_modules ## Run the operator's command on the running system (ARGS="find --state dead_lettered")
+	@$(NODE) node deploy/local/cli.ts $(ARGS)
 
 ##@ Test it
 test: node_modules ## Run all tests this machine can run, and say what was left out (TESTS=path REQUIRE_ALL=1; E2E=1: in a cluster too, whatever TESTS are)

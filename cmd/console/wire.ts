@@ -72,6 +72,7 @@ export async function startConsoleProcess(config: Config, tools: ProcessTools) {
     clock,
     log,
     databaseFault,
+    command: config.CONSOLE_COMMAND,
     secret: config.CONSOLE_SESSION_SECRET ?? randomBytes(32).toString('hex'),
     ...defined({ oidc: oidcOf(config) }),
     desk: { reads, trailOf, activity },

@@ -3,7 +3,7 @@
  * e-mails; Ctrl-C ends all of it.
  */
 /* oxlint-disable node/no-process-env -- stores may be given by MONGODB_URI and REDIS_URL */
-import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, rm, writeFile, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { styleText } from 'node:util';
@@ -18,7 +18,16 @@ import { table } from '../../internal/platform/terminal.ts';
 
 /** Where a running system leaves its logs, demo keys and addresses. */
 const RUN_FOLDER = fileURLToPath(new URL('../../.run/', import.meta.url));
-export const RUN_STATE = join(RUN_FOLDER, 'state.json');
+const RUN_STATE = join(RUN_FOLDER, 'state.json');
+
+/** Undefined while nothing runs. */
+export async function readRunState(): Promise<RunState | undefined> {
+  try {
+    return JSON.parse(await readFile(RUN_STATE, 'utf8')) as RunState;
+  } catch {
+    return undefined;
+  }
+}
 
 /** What `make smoke` needs to know of a running system. */
 export interface RunState {
@@ -166,6 +175,7 @@ async function main(): Promise<void> {
   await Promise.all([ingest, processor, controller].map((service) => service.ready()));
   const page = await start('console', {
     CONSOLE_PORT: String(await portOrFree(PORTS.console)),
+    CONSOLE_COMMAND: 'deploy/local/with-node.sh node deploy/local/cli.ts',
     CONSOLE_PROCESSES: [ingest, processor, controller].map(({ adminUrl }) => adminUrl).join(','),
   });
 

@@ -2,18 +2,17 @@
  * `make smoke`: one application through the running system, each step shown with its time, until
  * the e-mail is there.
  */
-import { readFile } from 'node:fs/promises';
 import { styleText } from 'node:util';
 import { MongoClient } from 'mongodb';
 import type { ShownMail } from './maildev.ts';
-import { RUN_STATE, type RunState } from './run.ts';
+import { readRunState } from './run.ts';
 import { messageOf } from './stores/wait.ts';
 
 const TIMEOUT_MS = 30_000;
 const POLL_MS = 20;
 
 async function main(): Promise<number> {
-  const state = await readState();
+  const state = await readRunState();
   if (state === undefined) {
     console.error(
       'Nothing is running here: start it with "make run" in another terminal, then try again.',
@@ -80,14 +79,6 @@ async function main(): Promise<number> {
     `\n${styleText('green', 'The whole way works.')} Read the mail at ${styleText('cyan', state.mailUrl)}`,
   );
   return 0;
-}
-
-async function readState(): Promise<RunState | undefined> {
-  try {
-    return JSON.parse(await readFile(RUN_STATE, 'utf8')) as RunState;
-  } catch {
-    return undefined;
-  }
 }
 
 try {

@@ -78,6 +78,12 @@ const words = {
   keyStatusInWords,
 };
 
+/** As it is run in this installation, to be pasted; a script adds a button that copies it. */
+function commandOf(command: string, words: string): Html {
+  const whole = `${command} ${words.replace(/^partner-ingest /, '')}`;
+  return new Html(`<code class="command">${escaped(whole)}</code>`);
+}
+
 /** `model` has what `reply.page` adds, too. */
 export const htmlOf = (page: string, model: object): string =>
   eta.render(page, { ...words, ...model });
@@ -93,12 +99,18 @@ const TITLES: Readonly<Record<number, string>> = {
 /** `@fastify/csrf-protection` must be registered, and `request.person` be known. */
 export function addPages(
   app: FastifyInstance,
-  { oidc, clock }: { readonly oidc: boolean; readonly clock: Clock },
+  {
+    oidc,
+    clock,
+    command,
+  }: { readonly oidc: boolean; readonly clock: Clock; readonly command: string },
 ): void {
+  const run = (words: string): Html => commandOf(command, words);
   app.decorateReply('page', function page(this: FastifyReply, name: string, model: Model) {
     const html = htmlOf(name, {
       person: this.request.person,
       oidc,
+      run,
       now: clock.now(),
       ...model,
       csrf: this.generateCsrf(),

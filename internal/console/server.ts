@@ -29,6 +29,8 @@ interface ConsoleOptions {
   readonly secret: string;
   /** Absent: everybody who reaches the loopback may see everything. */
   readonly oidc?: OidcOptions;
+  /** How the operator's command is run in this installation. */
+  readonly command: string;
   readonly desk: Desk;
   readonly clock: Clock;
   readonly log: Logger;
@@ -49,7 +51,7 @@ export async function startConsole(
       void (reply as FastifyReply).code(404).type('text/plain').send(NO_PAGE),
   });
   await addPlugins(app, options);
-  addPages(app, { oidc: oidc !== undefined, clock });
+  addPages(app, { oidc: oidc !== undefined, clock, command: options.command });
   if (oidc === undefined) addEverybody(app);
   else addSignIn(app, oidc, options);
   guard(app, oidc !== undefined);

@@ -32,6 +32,12 @@ export const consoleSettings = {
     about:
       'Where people open the console, such as https://console.example.com. Needed with `OIDC_ISSUER`, whose client has the redirect URI `/login/callback` below it.',
   },
+  CONSOLE_COMMAND: {
+    schema: nonEmpty.default('partner-ingest'),
+    usedBy,
+    about:
+      "How the operator's command is run here, such as `kubectl exec -i deploy/partner-ingest-processor -- partner-ingest`. The pages show each command so.",
+  },
   CONSOLE_PROCESSES: {
     schema: origins.default([]),
     usedBy,

@@ -282,8 +282,9 @@ describe('settings', () => {
         value.replace('/etc/partner-ingest/secrets', folder),
       ]),
     );
-    const { WATCH_NAMESPACES, PROCESSOR_REPLICAS, CONSOLE_PROCESSES } = told;
-    const inThePod = { WATCH_NAMESPACES, PROCESSOR_REPLICAS, CONSOLE_PROCESSES, POD_NAME: 'x' };
+    const { WATCH_NAMESPACES, PROCESSOR_REPLICAS, CONSOLE_COMMAND, CONSOLE_PROCESSES } = told;
+    const ofInstallation = { WATCH_NAMESPACES, PROCESSOR_REPLICAS, CONSOLE_COMMAND };
+    const inThePod = { ...ofInstallation, CONSOLE_PROCESSES, POD_NAME: 'x' };
     expect(loadConfig(process, { ...environment, POD_NAME: 'x' })).toEqual(
       loadConfig(process, { ...secrets, ...required, ...inThePod }),
     );

@@ -20,6 +20,7 @@ const hostile = {
   ...newApplication(),
   business_name: `<script>alert(1)</script>\u{202e}${'w'.repeat(150)}`,
 };
+const COMMAND = 'kubectl -n apps exec -i deploy/apps-processor -- partner-ingest';
 const endless = { ...newApplication(), business_name: 'w'.repeat(1_000), email: 'w'.repeat(1_000) };
 
 let own: OwnWorld;
@@ -41,6 +42,7 @@ beforeAll(async () => {
   processes = await Promise.all(names.map((name) => world.spawn(name)));
   const ingest = processes[1]!;
   desk = await world.spawn('console', {
+    CONSOLE_COMMAND: COMMAND,
     CONSOLE_PROCESSES: processes.map(({ adminUrl }) => adminUrl).join(','),
   });
   browser = await openBrowser();
@@ -163,6 +165,21 @@ test('the page of a test says so at its top', async () => {
   expect(await page.$eval('h1', (heading) => heading.textContent)).toBe(`TEST ${ids[3]}`);
   await open(`/requests/${ids[0]}`);
   expect(await page.$eval('h1', (heading) => heading.textContent)).toBe(ids[0]);
+});
+
+test('a command is shown as it is run here, and a button copies it', async () => {
+  await browser
+    .defaultBrowserContext()
+    .overridePermissions(desk.url, ['clipboard-read', 'clipboard-write']);
+  await open(`/requests/${ids[0]}`);
+  await page.click('code.command + button');
+  await eventually('the copy', () =>
+    page.$eval('code.command + button', (button) => button.textContent === 'Copied'),
+  );
+  const copied = await page.evaluate('navigator.clipboard.readText()');
+  expect(copied).toMatch(`${COMMAND} `);
+  expect(copied).toContain(ids[0]);
+  expect(await open('/partners/demo')).toContain(`${COMMAND} partner hold demo`);
 });
 
 test('a reveal needs a reason, and is noted before it shows', async () => {

@@ -179,9 +179,28 @@ function judge() {
   if (changes) draw();
 }
 
+/** A command is there to be pasted. */
+function addCopyButtons() {
+  for (const code of document.querySelectorAll('code.command:not([data-copy])')) {
+    const button = Object.assign(document.createElement('button'), {
+      type: 'button',
+      textContent: 'Copy',
+    });
+    button.addEventListener('click', () => {
+      getSelection().selectAllChildren(code);
+      // Unlike the Clipboard API, this needs no permission of the browser.
+      button.textContent = document.execCommand('copy') ? 'Copied' : 'Marked';
+      if (button.textContent === 'Copied') getSelection().removeAllRanges();
+    });
+    code.dataset.copy = '';
+    code.after(' ', button);
+  }
+}
+
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 addOwnTimes();
+addCopyButtons();
 if (bar !== null) {
   noteFresh([performance.timeOrigin, 0]);
   judge();
