@@ -79,8 +79,8 @@ const words = {
 };
 
 /** As it is run in this installation, to be pasted; a script adds a button that copies it. */
-function commandOf(command: string, words: string): Html {
-  const whole = `${command} ${words.replace(/^partner-ingest /, '')}`;
+function commandOf(command: string, order: string): Html {
+  const whole = `${command} ${order.replace(/^partner-ingest /, '')}`;
   return new Html(`<code class="command">${escaped(whole)}</code>`);
 }
 
@@ -105,7 +105,7 @@ export function addPages(
     command,
   }: { readonly oidc: boolean; readonly clock: Clock; readonly command: string },
 ): void {
-  const run = (words: string): Html => commandOf(command, words);
+  const run = (order: string): Html => commandOf(command, order);
   app.decorateReply('page', function page(this: FastifyReply, name: string, model: Model) {
     const html = htmlOf(name, {
       person: this.request.person,
