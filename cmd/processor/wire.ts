@@ -127,6 +127,7 @@ function openWork(
     log,
     outage,
     sendRetry: (retry) => retries.add(retry),
+    tellEnd: (requestId) => sender.ends.add(requestId),
   };
   const ofTests = { db, clock, mode: { test: true } } as const;
   const test: AttemptTools = {
