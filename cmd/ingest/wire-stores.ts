@@ -8,7 +8,9 @@ import { redisOf, type ConfigOf } from '../../internal/settings/settings.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
 import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
 import { makeFirstContact } from '../../internal/platform/mongo-indexes.ts';
+import { createRedis } from '../../internal/platform/redis.ts';
 import type { Opened } from '../../internal/platform/open-process.ts';
+import { hearEnds } from '../../internal/queue/ends.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
@@ -19,8 +21,9 @@ import { Withdrawals } from '../../internal/submission/withdrawals.ts';
 import type { IngestMetrics } from '../../internal/telemetry/metrics.ts';
 import type { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 
-/** For two queries each of look-ups and lists, and that of all waits. */
-const STATUS_CONNECTIONS = 5;
+/** For two queries each of look-ups and lists, that of all waits, and that of those which ended. */
+const STATUS_CONNECTIONS = 6;
+const ENDS_TIMEOUT_MS = 1_000;
 
 export type Parts = Opened<IngestMetrics> & {
   readonly partnerLabels: PartnerLabels;
@@ -108,7 +111,13 @@ function openStatuses(config: ConfigOf<'ingest'>, parts: Parts): Statuses {
   const client = { maxPoolSize: STATUS_CONNECTIONS };
   const db = openDatabase('status', STATUS_TIMEOUT_MS, client, config, parts);
   const reader = new StatusReader({ db });
-  return new Statuses({ ...parts, reader });
+  const statuses = new Statuses({ ...parts, reader });
+  const { redisUrl, redisTls } = redisOf(config);
+  const use = { commandTimeoutMs: ENDS_TIMEOUT_MS };
+  const redis = createRedis(redisUrl, use, { ...parts, redisTls });
+  const unsubscribe = hearEnds(redis, (requestIds) => statuses.ended(requestIds));
+  parts.closers.add('ends', unsubscribe);
+  return statuses;
 }
 
 function openHints(

@@ -31,6 +31,7 @@ import { retentionOf } from '../../internal/settings/retention.ts';
 import { printableConfig, redisOf, type ConfigOf } from '../../internal/settings/settings.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
+import { LateBounces } from '../../internal/submission/late-bounces.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { createProcessorMetrics, type ProcessorMetrics } from '../../internal/telemetry/metrics.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
@@ -127,6 +128,7 @@ function openWork(
     log,
     outage,
     sendRetry: (retry) => retries.add(retry),
+    tellEnd: (requestId) => sender.ends.add(requestId),
   };
   const ofTests = { db, clock, mode: { test: true } } as const;
   const test: AttemptTools = {
@@ -191,14 +193,19 @@ function startWork(
     failsAfterMs: 10 * UNKNOWN_EVERY_MS,
     run: async () => metrics.reconcileUnknown.set(await due.countUnknown(UNKNOWN_MOST)),
   });
-  // Raw bodies and data of released accounts, which no TTL index can delete.
+  const lateBounces = new LateBounces({ db, retention: retentionOf(config), clock });
+  // Raw bodies and data of released accounts, which no TTL index can delete; late bounces of tests.
   loops.start({
     name: 'expiry',
     everyMs: EXPIRE_EVERY_MS,
     failsAfterMs: 10 * EXPIRE_EVERY_MS,
     run: async () => {
       const releasedUntil = later(clock.now(), -config.RETENTION_COMPLETED_DAYS * DAY_MS);
-      const more = [await due.removeBodies(), await accounts.forgetReleased(releasedUntil)];
+      const more = [
+        await due.removeBodies(),
+        await accounts.forgetReleased(releasedUntil),
+        await lateBounces.report(),
+      ];
       return more.includes(true);
     },
   });

@@ -12,9 +12,16 @@ export interface TestEnding {
   readonly undeliverable?: true;
   /** How long nobody works on it. */
   readonly waitsMs?: number;
+  /** Of a 500: after this many of them it is accepted. */
+  readonly attempts?: number;
+  /** Of a 429: it is answered for so long, and then the submission is accepted. */
+  readonly holdsMs?: number;
 }
 
 const rejected = (reason: Reason): TestEnding => ({ answer: 202, reason });
+
+/** Completed first, then its e-mail bounces. */
+export const lateBounce = { ein: '000000009', reason: 'unknown_mailbox' } as const;
 
 /** The outcome of each stands in docs/contract.md and in `ingest/openapi.yaml`. */
 export const testEndings: ReadonlyMap<string, TestEnding> = new Map([
@@ -27,13 +34,16 @@ export const testEndings: ReadonlyMap<string, TestEnding> = new Map([
   ['000000006', rejected(duplicateReason('ein', 'another partner', false))],
   ['000000007', { answer: 'none' }],
   ['000000008', { answer: 202, waitsMs: 3_600_000 }],
+  [lateBounce.ein, { answer: 202 }],
   ['000000400', { answer: 400, fault: 'tooLarge' }],
   ['000000403', { answer: 403 }],
   ['000000408', { answer: 408, fault: 'bodyTooSlow' }],
   ['000000422', { answer: 422, fault: 'idempotencyMismatch' }],
   ['000000423', { answer: 422, fault: 'idempotencyErased' }],
   ['000000429', { answer: 429 }],
+  ['000000430', { answer: 429, holdsMs: 30_000 }],
   ['000000500', { answer: 500 }],
+  ['000000501', { answer: 500, attempts: 2 }],
 ]);
 
 export const endingOf = (ein: string | undefined): TestEnding | undefined =>

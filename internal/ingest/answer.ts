@@ -37,8 +37,13 @@ export function closeAfterAnswer({ incomingBody }: FastifyRequest, reply: Fastif
 }
 
 /** Only these errors are temporary. */
-export function addRetryAfter(reply: FastifyReply, answer: ErrorAnswer): void {
+function addRetryAfter(reply: FastifyReply, answer: ErrorAnswer): void {
   if (answer === errors.internal || answer === errors.statusUnavailable) {
     reply.header('retry-after', RETRY_AFTER_SECONDS);
   }
+}
+
+export function answerNotAccepted(reply: FastifyReply): void {
+  addRetryAfter(reply, errors.internal);
+  reply.code(errors.internal.status).send({ error: errors.internal.error });
 }

@@ -82,6 +82,11 @@ export class Limits {
     return this.#admit(request, max);
   }
 
+  /** Counts what a test asked for, for all pods; the limiter drops what it counts after `windowMs`. */
+  countTest(key: string, windowMs: number): ReturnType<SharedLimiterStore['count']> {
+    return this.#tools.limiter.count(`test:${key}`, windowMs, Infinity);
+  }
+
   async #admit(request: FastifyRequest, max: number): Promise<void> {
     const key = `partner:${ownerName(request.partnerId, request.terms)}`;
     const windowMs = PARTNER_MINUTE_SECONDS * 1_000;

@@ -1,5 +1,6 @@
 /** What partners ask for: the state of a request, now or once it is final, and their requests. */
 import { ownerName } from '../partner/mode.ts';
+import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
 import { FairShares, type Owner } from '../platform/fair-shares.ts';
 import type { Loops } from '../platform/loop.ts';
 import { cardOf } from '../submission/states.ts';
@@ -14,6 +15,8 @@ import { FairReads } from './fair-reads.ts';
 import { SHARED, STATUS_TIMEOUT_MS } from './limits.ts';
 
 const LOOK_EVERY_MS = 1_000;
+/** Of ends that came before their wait; the next round finds further ones. */
+const ENDED_MOST = 10_000;
 /** Less than the longest wait: without waits there is nothing to read. */
 const WAITS_FAIL_AFTER_MS = 10_000;
 
@@ -40,6 +43,10 @@ export class Statuses {
   readonly #lookUps: FairReads<string, StatusRecord | undefined>;
   readonly #lists: FairReads<ListQuery, ListPage>;
   readonly #waits = new FairShares<Wait>(SHARED.waits, (wait) => wait.end(false));
+  /** Heard since the last round, and in the round before. */
+  #ended: [now: Set<string>, before: Set<string>] = [new Set(), new Set()];
+  #toLookAt: Wait[] = [];
+  readonly #dispatcher: Dispatcher<Wait>;
 
   constructor(tools: StatusTools) {
     this.#tools = tools;
@@ -54,6 +61,12 @@ export class Statuses {
       together: 1,
       query: (queries, leftMs) => Promise.all(queries.map((query) => reader.list(query, leftMs))),
     });
+    this.#dispatcher = newDispatcher(
+      1,
+      () => this.#toLookAt.splice(0),
+      // The next round looks again.
+      (waits) => this.#lookAt(waits).catch(() => {}),
+    );
     loops.start({
       name: 'status_waits',
       everyMs: LOOK_EVERY_MS,
@@ -92,6 +105,8 @@ export class Statuses {
     const timer = setTimeout(resolve, ms, true);
     gone.addEventListener('abort', () => resolve(false));
     this.#waits.hold(wait, owner);
+    // It may have ended since it was read.
+    if (this.#ended.some((ids) => ids.has(record._id))) this.#lookSoon([wait]);
     const waited = await promise;
     clearTimeout(timer);
     this.#waits.release(wait);
@@ -102,9 +117,26 @@ export class Statuses {
     return this.#lists.read(query, owner, gone);
   }
 
-  /** One query for all that wait. */
+  /** Makes the waits for these look at once. */
+  ended(requestIds: readonly string[]): void {
+    const [now] = this.#ended;
+    for (const id of requestIds.slice(0, ENDED_MOST - now.size)) now.add(id);
+    const ids = new Set(requestIds);
+    this.#lookSoon([...this.#waits.holders].filter(({ record }) => ids.has(record._id)));
+  }
+
+  #lookSoon(waits: readonly Wait[]): void {
+    this.#toLookAt.push(...waits);
+    this.#dispatcher.plan();
+  }
+
   async #look(): Promise<void> {
-    const waits = [...this.#waits.holders];
+    this.#ended = [new Set(), this.#ended[0]];
+    await this.#lookAt([...this.#waits.holders]);
+  }
+
+  /** One query for all of them. */
+  async #lookAt(waits: readonly Wait[]): Promise<void> {
     if (waits.length === 0) return;
     const found = await this.#read(
       waits.map(({ record }) => record._id),

@@ -20,23 +20,21 @@ import { FIRST_SIGHT_GRACE_MS } from '../submission/limits.ts';
 import { FIRST_DUE_MS, type SubmissionRecord } from '../submission/submission.ts';
 import type { Withdrawals } from '../submission/withdrawals.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
-import { addRetryAfter, answerEarly, closeAfterAnswer } from './answer.ts';
+import { answerEarly, answerNotAccepted, closeAfterAnswer } from './answer.ts';
 import { identify, type IdentifyTools } from './authenticate.ts';
 import { INGEST_PATH } from './contract.ts';
 import { ACCEPTED_MESSAGE, errors, type ErrorAnswer } from './errors.ts';
 import { readIdempotencyKey, type IdempotencyKey } from './idempotency-key.ts';
-import { OverLimit, type Limits } from './limit-policy.ts';
+import type { Limits } from './limit-policy.ts';
 import { MAX_BODY_BYTES } from './limits.ts';
 import type { OutageLog } from './outage-log.ts';
+import { playEnding } from './play-ending.ts';
 import type { ReadBody } from './read-body.ts';
 import type { Refusals } from './refusals.ts';
 import { traceparentOf } from './request-span.ts';
 
-/** What a test that is answered 429 on demand is told to wait. */
-const TEST_RETRY_MS = 1_000;
-
 export interface SubmitTools extends IdentifyTools {
-  readonly limits: Pick<Limits, 'ofAddress'>;
+  readonly limits: Pick<Limits, 'ofAddress' | 'countTest'>;
   readonly commits: Pick<GroupCommit, 'record'>;
   readonly outages: Pick<OutageLog, 'note'>;
   readonly refusals: Pick<Refusals, 'keep'>;
@@ -95,20 +93,23 @@ export async function submitApplication(
   const received = receivedOf(request, tools.clock.now());
   const ending =
     ownFault === undefined && received.test ? endingOf(claimedIn(body.bytes).ein) : undefined;
-  if (ending?.answer === 403 || ending?.answer === 429 || ending?.answer === 500) {
-    incomingBody.release();
-    if (ending.answer === 500) return answerNotAccepted(reply);
-    if (ending.answer === 429) throw new OverLimit(tools.limits.ofAddress, TEST_RETRY_MS);
-    const { status, error } = errors.partnerInactive;
-    reply.code(status).send({ error });
-    return;
+  const idempotencyKey = key.kind === 'given' ? key.key : undefined;
+  if (ending !== undefined) {
+    let goesOn = false;
+    try {
+      goesOn = !(await playEnding(ending, idempotencyKey, request, reply, tools.limits));
+    } finally {
+      // A 429 is thrown.
+      if (!goesOn) incomingBody.release();
+    }
+    if (!goesOn) return;
   }
   const fault = ownFault ?? (ending?.fault && errors[ending.fault]);
   // As after a body that really was too large or too slow.
   if (ending?.answer === 400 || ending?.answer === 408) closeAfterAnswer(request, reply);
   const record =
     fault === undefined
-      ? acceptedRecord(received, body, key.kind === 'given' ? key.key : undefined, firstDue(ending))
+      ? acceptedRecord(received, body, idempotencyKey, firstDue(ending))
       : malformedRecord(received, body, fault.status, tools.retention.malformedDays);
 
   const recording = tools.commits.record(record);
@@ -184,11 +185,6 @@ function sendsTooMuch(request: FastifyRequest, reply: FastifyReply): ReadBody | 
   if (!incomingBody.awaitsContinue) return undefined;
   incomingBody.drop();
   return { end: 'too_large', bytes: Buffer.alloc(0), received: 0, reusable: false };
-}
-
-function answerNotAccepted(reply: FastifyReply): void {
-  addRetryAfter(reply, errors.internal);
-  reply.code(errors.internal.status).send({ error: errors.internal.error });
 }
 
 function faultOf(body: ReadBody, key: IdempotencyKey): ErrorAnswer | undefined {

@@ -40,6 +40,8 @@ export interface AttemptTools {
   readonly outage: OutageGate;
   /** May lose the job. */
   sendRetry(retry: Retry): void;
+  /** Tells those who wait for the end of this submission; may lose it. */
+  tellEnd(requestId: string): void;
 }
 
 /** An e-mail whose hand-over is in the ledger. */
@@ -85,6 +87,7 @@ export async function finish(
       begun,
     };
   } else if (!(await store.move(record, event, attempts, changes))) return false;
+  if (event !== 'create_account') tools.tellEnd(record._id);
   const fields = { request_id: record._id, ...traceFields(record.traceparent) };
   switch (event) {
     case 'create_account':
@@ -149,6 +152,7 @@ export async function settle(failed: Failed, attempt: Attempt, tools: AttemptToo
         const counts = { attempts: record.attempts, ambiguous, lastError: words };
         const changes = { ...counts, reason: words, ...defined({ reasons }) };
         if (!(await store.move(record, event, attemptOf(record), changes))) return;
+        if (event === 'bounce') tools.tellEnd(record._id);
         const state = event === 'bounce' ? 'undeliverable' : 'dead_lettered';
         countOutcome(record, { state, reason: failed.failure }, tools);
       }

@@ -5,6 +5,7 @@ import { withDeadline } from '../platform/deadline.ts';
 import { createRedis, type RedisClient, type RedisTls } from '../platform/redis.ts';
 import type { Logger } from '../platform/log.ts';
 import { inSpans } from '../platform/tracing.ts';
+import { EndSender } from './ends.ts';
 import {
   QUEUE,
   QUEUE_PREFIX,
@@ -27,6 +28,7 @@ const CLOSE_DEADLINE_MS = 1_000;
 export class HintSender {
   readonly #redis: RedisClient;
   readonly #queue: Queue;
+  readonly ends: EndSender;
 
   constructor(options: {
     readonly redisUrl: string;
@@ -41,6 +43,7 @@ export class HintSender {
       prefix: QUEUE_PREFIX,
       skipVersionCheck: true,
     });
+    this.ends = new EndSender(this.#redis);
     this.#queue.on('error', () => {}); // createRedis already logs it.
   }
 

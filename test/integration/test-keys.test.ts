@@ -123,7 +123,9 @@ const errorsOf: Readonly<Record<string, RegExp>> = {
   '000000422': /with another body$/,
   '000000423': /that is erased$/,
   '000000429': /^Too many/,
+  '000000430': /^Too many/,
   '000000500': /^Internal error/,
+  '000000501': /^Internal error/,
 };
 test.each(promised)('EIN %s, as often as asked for: %d, %s', async (ein, answer, outcome) => {
   const application = { ...newApplication(), ein };
@@ -133,8 +135,8 @@ test.each(promised)('EIN %s, as often as asked for: %d, %s', async (ein, answer,
       const got = await send(ingest.url, { key: testKey, body: JSON.stringify(application) });
       const { error } = got.json as { error: string };
       expect([got.status, error]).toEqual([answer, expect.stringMatching(errorsOf[ein]!)]);
-      const retryAfter = { 429: '1', 500: '5' }[answer];
-      expect(got.headers['retry-after']).toBe(retryAfter);
+      const retryAfter = { '000000429': '1', '000000430': '30' }[ein] ?? { 500: '5' }[answer];
+      if (times === 0 || ein !== '000000430') expect(got.headers['retry-after']).toBe(retryAfter);
       const recorded = outcome.endsWith('`not_accepted`');
       const now = await world.records({ test: true });
       expect(now).toHaveLength(before.length + (recorded ? times + 1 : 0));
@@ -173,6 +175,89 @@ test('an answer that got lost is found by its Idempotency-Key and repeated', asy
   expect([again.status, requestIdOf(again)]).toEqual([202, id]);
   expect(again.headers['idempotent-replayed']).toBe('true');
   expect(await outcomeOf(id)).toBe('completed');
+});
+
+const answersTo = async (ein: string, count: number, headers = {}, key = testKey) => {
+  const body = JSON.stringify({ ...newApplication(), ein });
+  const answers: Answer[] = [];
+  while (answers.length < count) answers.push(await send(ingest.url, { key, body, headers }));
+  return answers;
+};
+const statusesOf = (answers: readonly Answer[]): number[] => answers.map(({ status }) => status);
+
+test('two attempts fail and the third is accepted, on any ingest', async () => {
+  const { redis } = world.stores;
+  for (const key of await redis.keys('*:limit:*test:*')) await redis.del(key);
+  expect(statusesOf(await answersTo('000000501', 6))).toEqual([500, 500, 202, 500, 500, 202]);
+  // Another partner has a count of its own.
+  expect(statusesOf(await answersTo('000000501', 1, {}, otherTestKey))).toEqual([500]);
+
+  const other = await world.start('ingest');
+  const headers = { 'idempotency-key': '"retried"' };
+  const request = { key: testKey, body: JSON.stringify({ ...newApplication(), ein: '000000501' }) };
+  const urls = [ingest.url, other.url, ingest.url, other.url];
+  const answers: Answer[] = [];
+  for (const url of urls) answers.push(await send(url, { ...request, headers }));
+  expect(statusesOf(answers)).toEqual([500, 500, 202, 202]);
+  expect(answers[0]!.headers['retry-after']).toBe('5');
+  expect(answers[3]!.headers['idempotent-replayed']).toBe('true');
+  expect(requestIdOf(answers[3]!)).toBe(requestIdOf(answers[2]!));
+  expect(await outcomeOf(requestIdOf(answers[2]!))).toBe('completed');
+  expect(statusesOf(await answersTo('000000501', 1, { 'idempotency-key': '"new"' }))).toEqual([
+    500,
+  ]);
+  // The limiter's keys are all that is kept, and they end.
+  const counted = await redis.keys('*:limit:*test:*');
+  expect(counted.length).toBeGreaterThan(0);
+  for (const key of counted) {
+    expect(await redis.pttl(key)).toBeGreaterThan(0);
+    expect(key).not.toContain('retried');
+  }
+  await other.close();
+});
+
+test('a 429 holds for 30 s, is for one EIN of one partner, and then a test is accepted', async () => {
+  const { redis } = world.stores;
+  for (const key of await redis.keys('*:limit:*test:*')) await redis.del(key);
+  const [began, again] = (await answersTo('000000430', 2)) as [Answer, Answer];
+  expect([began.status, again.status]).toEqual([429, 429]);
+  expect(Number(began.headers['retry-after'])).toBe(30);
+  expect(Number(again.headers['retry-after'])).toBeGreaterThan(1);
+  expect(began.text).toMatch(/retry after 30 seconds/);
+  const told = ['limit', 'remaining', 'reset'].map((name) => began.headers[`x-ratelimit-${name}`]);
+  expect(told).toEqual(['1000000', '0', '30']);
+  const [other] = await answersTo('000000430', 1, {}, otherTestKey);
+  expect(other!.headers['retry-after']).toBe('30');
+  // The 30 s of this partner are over.
+  const [held] = await redis.keys('*:limit:*test:demo*');
+  await redis.pexpire(held!, 60_000);
+  const [accepted] = await answersTo('000000430', 1);
+  expect(accepted!.status).toBe(202);
+  expect(await outcomeOf(requestIdOf(accepted!))).toBe('completed');
+  await redis.del(held!);
+  expect(statusesOf(await answersTo('000000430', 1))).toEqual([429]);
+  const [plain] = await answersTo('000000429', 1);
+  expect(plain!.headers).toMatchObject({ 'retry-after': '1', 'x-ratelimit-remaining': '0' });
+});
+
+test('an e-mail bounces a minute after its submission is completed', async () => {
+  const submitAll = ['000000009', '000000009', '000000000'].map((ein) =>
+    submitted({ ...newApplication(), ein }),
+  );
+  const [old, young, other] = (await Promise.all(submitAll)) as [string, string, string];
+  const outcomes = () => Promise.all([old, young, other].map((id) => outcomeOf(id)));
+  expect(await outcomes()).toEqual(['completed', 'completed', 'completed']);
+  const stateAt = later(new Date(), -60_000);
+  await world.stores.requests.updateMany({ _id: { $in: [old, other] } }, { $set: { stateAt } });
+  // The loop begins with a round.
+  await processor.close();
+  processor = await world.start('processor');
+  await world.recordIn('undeliverable', old);
+  expect(await outcomes()).toEqual([
+    'undeliverable, email unknown_mailbox',
+    'completed',
+    'completed',
+  ]);
 });
 
 test('every answer to a test key, and what it shows of a test, says so', async () => {

@@ -86,6 +86,7 @@ function toolsOf(world: World, process: SimProcess): SubmitTools {
     },
     limits: {
       ofAddress: { amount: '300', windowSeconds: 60, whose: 'one address' },
+      countTest: () => Promise.reject(new Error('no test is played')),
     },
     lookUps: false,
     commits: {

@@ -1,0 +1,54 @@
+/**
+ * Tells every ingest which submissions have ended, by Redis' publish and subscribe. Messages hold
+ * ids only and may be lost: the record says what became of a submission.
+ */
+import type { RedisClient } from '../platform/redis.ts';
+
+const ENDS = 'partner-ingest:ends';
+/** Ends within this time share a message. */
+const LINGER_MS = 10;
+/** Further ones are found by the record. */
+const WAITING_MOST = 1_000;
+/** A repeated SUBSCRIBE changes nothing, and shows a connection that is silent. */
+const SUBSCRIBE_EVERY_MS = 1_000;
+
+/** Publishes in the background: adding neither fails nor waits. */
+export class EndSender {
+  readonly #redis: Pick<RedisClient, 'status' | 'publish'>;
+  #waiting: string[] = [];
+
+  constructor(redis: Pick<RedisClient, 'status' | 'publish'>) {
+    this.#redis = redis;
+  }
+
+  add(requestId: string): void {
+    if (this.#waiting.length >= WAITING_MOST) return;
+    if (this.#waiting.push(requestId) === 1) setTimeout(() => this.#send(), LINGER_MS);
+  }
+
+  #send(): void {
+    const ids = this.#waiting.splice(0).join(' ');
+    if (this.#redis.status === 'ready') this.#redis.publish(ENDS, ids).catch(() => {});
+  }
+}
+
+/** Needs a client of its own; returns what ends the subscription and the client. */
+export function hearEnds(
+  redis: RedisClient,
+  heard: (requestIds: readonly string[]) => void,
+): () => void {
+  let asking = false;
+  const subscribe = (): void => {
+    if (asking || redis.status !== 'ready') return;
+    asking = true;
+    const answered = (): void => void (asking = false);
+    redis.subscribe(ENDS).then(answered, answered);
+  };
+  redis.on('message', (_channel, ids) => heard(ids.split(' ')));
+  redis.on('ready', subscribe);
+  const timer = setInterval(subscribe, SUBSCRIBE_EVERY_MS);
+  return () => {
+    clearInterval(timer);
+    redis.disconnect();
+  };
+}

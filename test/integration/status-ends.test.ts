@@ -1,0 +1,96 @@
+/** Waits that hear of their end from a processor, without a look in between. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { Statuses } from '../../internal/ingest/statuses.ts';
+import type { Owner } from '../../internal/platform/fair-shares.ts';
+import { createLogger } from '../../internal/platform/log.ts';
+import { createRedis } from '../../internal/platform/redis.ts';
+import { EndSender, hearEnds } from '../../internal/queue/ends.ts';
+import { StatusReader } from '../../internal/submission/status-reader.ts';
+import { newRecord } from '../support/records.ts';
+import { submit } from '../support/processing.ts';
+import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
+import { eventually } from '../support/wait.ts';
+import { newApplication, worldOf } from '../support/world.ts';
+
+const { world, ingest } = await worldOf(['ingest', 'processor']);
+const log = createLogger('test', 'silent');
+const owner: Owner = ['demo', '127.0.0.1'];
+const WAIT_MS = 30_000;
+const { redisUrl, db, requests, redis } = world.stores;
+let proxy: TcpProxy;
+let statuses: Statuses;
+let close: () => void;
+/** The ids of all messages. */
+const heard: string[] = [];
+
+beforeAll(async () => {
+  proxy = await startTcpProxy(redisUrl);
+  const reader = new StatusReader({ db });
+  // Its rounds never come, so only what is heard ends a wait early.
+  const loops = { start: () => undefined as never };
+  statuses = new Statuses({ reader, loops, drain: new AbortController().signal });
+  close = hearEnds(createRedis(proxy.url, { commandTimeoutMs: 1_000 }, { log }), (ids) => {
+    heard.push(...ids);
+    statuses.ended(ids);
+  });
+  await eventually('the subscription', isHeard);
+});
+afterAll(async () => {
+  close();
+  await proxy.close();
+});
+
+const sender = new EndSender(redis);
+/** Whether a message arrives; others may have been lost before. */
+async function isHeard(): Promise<boolean> {
+  const { _id: probe } = newRecord();
+  sender.add(probe);
+  return eventually('the probe', () => heard.includes(probe), 500).catch(() => false);
+}
+
+const waitFor = async (id: string) => {
+  const { signal } = new AbortController();
+  const record = await statuses.find(id, owner, signal);
+  const { record: after, waited } = await statuses.wait(record!, owner, WAIT_MS, signal);
+  return [after.state, waited];
+};
+
+test.each([
+  ['completed', () => newApplication()],
+  ['rejected', () => ({})],
+] as const)('a wait ends as soon as a processor has %s its submission', async (state, fields) => {
+  const id = await submit(world, ingest, fields());
+  expect(await waitFor(id)).toEqual([state, true]);
+  expect(heard.filter((each) => each === id)).toHaveLength(1);
+});
+
+test('an end that is heard between the read and the wait is not lost', async () => {
+  const record = newRecord();
+  await requests.insertOne({ ...record, state: 'completed' });
+  statuses.ended([record._id]);
+  const { signal } = new AbortController();
+  const { record: after } = await statuses.wait(record, owner, WAIT_MS, signal);
+  expect(after.state).toBe('completed');
+});
+
+test('a false message ends nothing', async () => {
+  const record = newRecord();
+  await requests.insertOne(record);
+  const { signal } = new AbortController();
+  const waiting = statuses.wait(record, owner, WAIT_MS, signal);
+  sender.add(record._id);
+  await eventually('the message', () => heard.includes(record._id));
+  await requests.updateOne({ _id: record._id }, { $set: { state: 'rejected' } });
+  sender.add(record._id);
+  expect((await waiting).record.state).toBe('rejected');
+});
+
+test.each<[string, () => Promise<unknown>]>([
+  ['broke', async () => proxy.cut()],
+  ['is silent', async () => proxy.deafen()],
+])('it hears again after its connection %s', async (_how, harm) => {
+  await harm();
+  await eventually('a message', isHeard);
+  const id = await submit(world, ingest, newApplication());
+  expect((await waitFor(id))[0]).toBe('completed');
+});
