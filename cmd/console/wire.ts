@@ -106,7 +106,7 @@ function followReadings(
   },
 ) {
   const { reads, clock, loops, databaseFault } = parts;
-  const activity = new Activity();
+  const activity = new Activity(clock.now());
   const round = { everyMs: READ_EVERY_MS, failsAfterMs: READINGS_FAIL_AFTER_MS };
   loops.start({
     ...round,
@@ -123,10 +123,10 @@ function followReadings(
           tallyOf({ state: 'dead_lettered' }, reads),
           reads.keys.problems.list(),
         ]);
-        activity.stored = { partners, dead, secrets };
+        activity.stored = { partners, dead, secrets, at: clock.now() };
       } catch (error) {
         const fault = databaseFault(error) ?? 'The console has a fault; its log has more.';
-        activity.stored = { partners: [], dead: [], secrets: [], fault };
+        activity.stored = { ...activity.stored, fault };
         throw error;
       }
     },

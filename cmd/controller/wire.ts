@@ -9,7 +9,7 @@ import { standingProbe } from '../../internal/controller/standing-probe.ts';
 import { watchBacklog } from '../../internal/controller/watch-backlog.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
-import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
+import { printableConfig, redisOf, type ConfigOf } from '../../internal/settings/settings.ts';
 import {
   openProcess,
   type Opened,
@@ -42,7 +42,7 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
   warnings.push(keeper.warnings);
 
   const holds = new PartnerHolds({ db, clock });
-  const queues = new HintSender({ ...parts, redisUrl: config.REDIS_URL });
+  const queues = new HintSender({ ...parts, ...redisOf(config) });
   tools.closers.add('queues', () => queues.close());
   leadership.start(watchBacklog({ ...parts, holds, queues }));
   const stores = {

@@ -4,7 +4,7 @@ import { DRAIN_DEADLINE_MS, STATUS_TIMEOUT_MS } from '../../internal/ingest/limi
 import { Statuses } from '../../internal/ingest/statuses.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
-import type { ConfigOf } from '../../internal/settings/settings.ts';
+import { redisOf, type ConfigOf } from '../../internal/settings/settings.ts';
 import { withDeadline } from '../../internal/platform/deadline.ts';
 import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
 import { makeFirstContact } from '../../internal/platform/mongo-indexes.ts';
@@ -107,7 +107,7 @@ function openDatabase(
 function openStatuses(config: ConfigOf<'ingest'>, parts: Parts): Statuses {
   const client = { maxPoolSize: STATUS_CONNECTIONS };
   const db = openDatabase('status', STATUS_TIMEOUT_MS, client, config, parts);
-  const reader = new StatusReader({ db, timeoutMs: STATUS_TIMEOUT_MS });
+  const reader = new StatusReader({ db });
   return new Statuses({ ...parts, reader });
 }
 
@@ -115,7 +115,7 @@ function openHints(
   config: ConfigOf<'ingest'>,
   { db, clock, log, closers, metrics, warnings }: Parts,
 ) {
-  const sender = new HintSender({ redisUrl: config.REDIS_URL, log, warnings });
+  const sender = new HintSender({ ...redisOf(config), log, warnings });
   closers.add('queues', () => sender.close());
   const due = new DueWork({ db, clock });
   const outbox = new HintOutbox({

@@ -9,7 +9,7 @@ import { openApiDocument } from '../../internal/ingest/openapi.ts';
 import { SharedLimiterStore } from '../../internal/ingest/rate-limit.ts';
 import { createIngestServer } from '../../internal/ingest/server.ts';
 import { listenHost, urlOf } from '../../internal/platform/admin-server.ts';
-import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
+import { printableConfig, redisOf, type ConfigOf } from '../../internal/settings/settings.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { openProcess, type ProcessTools } from '../../internal/platform/open-process.ts';
 import { tracesOf } from '../../internal/settings/otel-settings.ts';
@@ -82,7 +82,8 @@ function settingsOf(config: ConfigOf<'ingest'>) {
 
 function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics, warnings }: Parts) {
   const use = { commandTimeoutMs: LIMITER_PROBE_MS, autoPipeline: true } as const;
-  const redis = createRedis(config.REDIS_URL, use, { log, warnings });
+  const { redisUrl, redisTls } = redisOf(config);
+  const redis = createRedis(redisUrl, use, { log, warnings, redisTls });
   const limiter = new SharedLimiterStore({ redis, metrics, log });
   warnings.push(limiter.warnings);
   closers.add('limiter', () => {

@@ -7,7 +7,7 @@ import type { Relay } from '../../internal/mail/relay.ts';
 import { Contact } from '../../internal/platform/contact-failure.ts';
 import type { Opened } from '../../internal/platform/open-process.ts';
 import { createRedis } from '../../internal/platform/redis.ts';
-import type { ConfigOf } from '../../internal/settings/settings.ts';
+import { redisOf, type ConfigOf } from '../../internal/settings/settings.ts';
 import type { ProcessorMetrics } from '../../internal/telemetry/metrics.ts';
 
 /** A relay that is silent for longer counts as away, and the processor is ready without it. */
@@ -64,10 +64,12 @@ export function openMail(config: Config, relay: Relay, parts: Parts) {
   return { mailer, mailGate };
 }
 
-function openMailPace(config: Config, { clock, log, closers }: Parts): MailPace | undefined {
+function openMailPace(config: Config, { clock, closers, ...tools }: Parts): MailPace | undefined {
   const { MAIL_PER_SECOND: perSecond, PROCESSOR_REPLICAS: processes } = config;
   if (perSecond === 0) return undefined;
-  const redis = createRedis(config.REDIS_URL, { commandTimeoutMs: PACE_TIMEOUT_MS }, { log });
+  const { redisUrl, redisTls } = redisOf(config);
+  const use = { commandTimeoutMs: PACE_TIMEOUT_MS };
+  const redis = createRedis(redisUrl, use, { ...tools, redisTls });
   closers.add('mail pace', () => redis.disconnect());
   return new MailPace({ perSecond, processes, redis, clock });
 }

@@ -28,7 +28,7 @@ import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
 import { hintSchema } from '../../internal/queue/job.ts';
 import { tracesOf } from '../../internal/settings/otel-settings.ts';
 import { retentionOf } from '../../internal/settings/retention.ts';
-import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
+import { printableConfig, redisOf, type ConfigOf } from '../../internal/settings/settings.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
@@ -70,7 +70,7 @@ export async function startProcessor(config: Config, tools: ProcessTools) {
   const parts = { ...opened, templates };
 
   const mail = openMail(config, relay, parts);
-  const sender = new HintSender({ ...parts, redisUrl: config.REDIS_URL });
+  const sender = new HintSender({ ...parts, ...redisOf(config) });
   closers.add('queues', () => sender.close());
   const work = openWork(config, mail, sender, parts);
 
@@ -153,11 +153,12 @@ function startWork(
   config: Config,
   { line, outage, holds, store, accounts }: ReturnType<typeof openWork>,
   sender: HintSender,
-  { db, clock, metrics, live, loops, log, closers }: Parts,
+  { db, clock, metrics, live, loops, log, closers, warnings }: Parts,
 ): void {
   const consumer = new Consumer({
-    redisUrl: config.REDIS_URL,
+    ...redisOf(config),
     log,
+    warnings,
     take: (records, step) => line.put(worksOf(records, step, clock.now())),
   });
   outage.add(consumer);

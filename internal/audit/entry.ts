@@ -4,6 +4,8 @@
 export interface OperatorAction {
   readonly action: string;
   readonly requestId?: string;
+  /** That a search showed. */
+  readonly requestIds?: readonly string[];
   readonly accountId?: string;
   readonly partnerId?: string;
   /** The beginning of the SHA-256 of an API key. */

@@ -3,10 +3,12 @@ import { normalizeEmail } from '../application/identity.ts';
 import { mailReason } from '../application/reasons.ts';
 import { accountOfMessageId } from '../mail/message.ts';
 import { reasonOf } from '../mail/relay-answers.ts';
+import { DAY_MS, later } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import { isOpen } from '../submission/states.ts';
 import { isBounced } from '../submission/submission.ts';
-import { linkUsed } from '../view/plans.ts';
+import { linkUsed, type Plan } from '../view/plans.ts';
+import { utc } from '../view/times.ts';
 import { CommandError, UsageError, type Call, type Desk } from './command.ts';
 import { maybeRequestId, requestId } from './options.ts';
 import { oneCommandOf, type Words } from './order.ts';
@@ -22,6 +24,8 @@ import {
   type RequestTarget,
 } from './requests.ts';
 
+/** An order of many is given again within this time. */
+const RESENT_MS = DAY_MS;
 const [dead, unanswered] = ['dead_lettered', 'undeliverable'] as const;
 
 export const retry = manyCommandOf(
@@ -42,11 +46,12 @@ export const resend = manyCommandOf(
     name: 'resend',
     positionals: [maybeRequestId],
     select: requestTarget,
-    plan: planned('resend'),
-    act: async (target, { desk }) => {
+    plan: (target, call) => resentBefore(target, call) ?? planned('resend')(target, call),
+    act: async (target, call) => {
+      const { desk } = call;
       if (!(await wish(target, desk, 'mailAgain'))) return false;
       const event = target.record.state === 'completed' ? 'resend' : 'retry';
-      return (await move([target], event, `operator resend by ${desk.trail.by}`, desk)) === 1;
+      return (await move([target], event, `${resendOf(call)} by ${desk.trail.by}`, desk)) === 1;
     },
     words: (target, _call, to) =>
       moved(target, to, whenDue(target), 'the same link is mailed again'),
@@ -54,6 +59,26 @@ export const resend = manyCommandOf(
   // One at a time: each account gets a new version of its e-mail.
   { past: 'resent', states: ['completed', unanswered] },
 );
+
+/** How the history names an order; one of many that was cut off is given again with its `--why`. */
+function resendOf({ positionals, values: { why } }: Call): string {
+  if (positionals[0] !== undefined) return 'operator resend';
+  return `operator resend of many${why === undefined ? '' : ` (${why})`}`;
+}
+
+/** An order of many mails nobody twice, even if it is given again. */
+function resentBefore({ record }: RequestTarget, call: Call): Plan | undefined {
+  if (call.positionals[0] !== undefined) return undefined;
+  const since = later(call.clock.now(), -RESENT_MS);
+  const done = record.history.findLast(
+    ({ at, reason }) => at > since && reason?.startsWith(`${resendOf(call)} by `),
+  );
+  return (
+    done && {
+      whyNot: `was resent ${utc(done.at)} UTC by this order: another --why makes another order`,
+    }
+  );
+}
 
 export const close = manyCommandOf(
   {

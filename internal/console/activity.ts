@@ -20,10 +20,17 @@ interface Round {
   readonly p99Seconds: number | undefined;
   /** Undefined where no controller has counted them. */
   readonly waiting: number | undefined;
-  /** By partner since the round before, as `rejected`. */
-  readonly requests: Sums;
-  /** Answered 400 or 422, or found invalid or a duplicate later. */
-  readonly rejected: Sums;
+  /** Since the round before. */
+  readonly got: ByPartner;
+}
+
+/** Answers by status, and what was rejected later as `rejected`. */
+type ByPartner = ReadonlyMap<string, Sums>;
+
+interface Got {
+  readonly partner: string;
+  readonly got: string;
+  readonly count: number;
 }
 
 /** Of one series since its pod was read before. */
@@ -42,6 +49,8 @@ interface Stored {
   readonly partners: readonly PartnerView[];
   readonly dead: readonly Tally[];
   readonly secrets: readonly SecretProblem[];
+  /** When they were read; undefined before the first time. */
+  readonly at?: Date;
   /** Why the database cannot be read. */
   readonly fault?: string;
 }
@@ -51,7 +60,12 @@ export class Activity {
   pods: readonly Pod[] = [];
   /** Oldest first; at most an hour. */
   readonly rounds: Round[] = [];
+  readonly startedAt: Date;
   #seen: ReadonlyMap<string, Seen> = new Map();
+
+  constructor(startedAt: Date) {
+    this.startedAt = startedAt;
+  }
 
   add(pods: readonly Pod[], at: Date): void {
     const seen = new Map<string, Seen>();
@@ -69,16 +83,29 @@ export class Activity {
     if (this.rounds.length > HISTORY_ROUNDS) this.rounds.shift();
   }
 
-  /** Of all rounds together. */
-  partners(): Pick<Round, 'requests' | 'rejected'> {
-    const all = (what: 'requests' | 'rejected'): Sums =>
-      summed(this.rounds.flatMap((round) => Object.entries(round[what])));
-    return { requests: all('requests'), rejected: all('rejected') };
+  /** What each partner's requests got, in the last hour by default. */
+  partners(since = this.startedAt): ByPartner {
+    const rounds = this.rounds.filter(({ at }) => at > since);
+    const all = rounds.flatMap(({ got }) => [...got]);
+    return byPartner(
+      all.flatMap(([partner, sums]) =>
+        Object.entries(sums).map(([got, count]): Got => ({ partner, got, count })),
+      ),
+    );
   }
 }
 
+function byPartner(all: readonly Got[]): ByPartner {
+  const groups = [...Map.groupBy(all, ({ partner }) => partner)];
+  return new Map(
+    groups.map(([partner, theirs]) => [
+      partner,
+      summed(theirs.map(({ got, count }) => [got, count])),
+    ]),
+  );
+}
+
 function summed(counts: readonly (readonly [string, number])[]): Sums {
-  // A partner may be called "constructor".
   const byKey = Object.create(null) as Record<string, number>;
   for (const [key, count] of counts) byKey[key] = (byKey[key] ?? 0) + count;
   return byKey;
@@ -112,26 +139,28 @@ function roundOf(grown: readonly Growth[], pods: readonly Pod[], at: Date): Roun
   );
   const of = (name: string): Growth[] => grown.filter((one) => one.name === name);
   const finished = of('outcomes_total').filter(({ labels }) => FINAL.includes(labels['state']!));
-  const asked = of('partner_requests_total');
-  const turnedAway = asked.filter(({ labels }) => ['400', '422'].includes(labels['status']!));
-  const rejected = of('partner_outcomes_total').filter(
-    ({ labels }) => labels['state'] === 'rejected',
-  );
+  const got = (name: string, label: string): Got[] =>
+    of(name).map(({ labels, value: count }) => ({
+      partner: labels['partner'] ?? '',
+      got: labels[label] ?? '',
+      count,
+    }));
+  const outcomes = got('partner_outcomes_total', 'state').filter((one) => one.got === 'rejected');
+  const counted = [...got('partner_requests_total', 'status'), ...outcomes];
   return {
     at,
-    answers: sums(of('requests_total'), 'status', 'aMinute'),
-    finished: sums(finished, 'state', 'aMinute'),
-    mails: sums(of('mails_total'), 'result', 'aMinute'),
+    answers: aMinute(of('requests_total'), 'status'),
+    finished: aMinute(finished, 'state'),
+    mails: aMinute(of('mails_total'), 'result'),
     p99Seconds: quantile(of('accept_seconds_bucket'), 0.99),
     waiting: account === undefined ? undefined : account + (mail ?? 0),
-    requests: sums(asked, 'partner', 'value'),
-    rejected: sums([...turnedAway, ...rejected], 'partner', 'value'),
+    got: byPartner(counted.filter(({ count }) => count > 0)),
   };
 }
 
-function sums(grown: readonly Growth[], label: string, what: 'value' | 'aMinute'): Sums {
+function aMinute(grown: readonly Growth[], label: string): Sums {
   const counted = grown.filter(({ value }) => value > 0);
-  return summed(counted.map((one) => [one.labels[label] ?? '', one[what]]));
+  return summed(counted.map((one) => [one.labels[label] ?? '', one.aMinute]));
 }
 
 /** As Prometheus' histogram_quantile: linear within a bucket. */

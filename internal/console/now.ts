@@ -1,7 +1,10 @@
 /** The first page: are partners well, is work going out, what is wrong, and who is affected. */
 import type { SecretProblem } from '../partner/secret-problems.ts';
+import { later } from '../platform/clock.ts';
 import { kinds } from '../view/check-records.ts';
+import type { Tally } from '../view/search.ts';
 import { gauge, type Activity } from './activity.ts';
+import { answersOf } from './answers.ts';
 import type { Pod } from './readings.ts';
 
 /** Kinds of dead letters on the first page; the page of dead letters has all. */
@@ -9,11 +12,20 @@ const DEAD_KINDS_SHOWN = 10;
 /** The page of partners has all. */
 const SECRETS_SHOWN = 10;
 
+/** Three rounds of reading: what is older may no longer be true. */
+const STALE_MS = 30_000;
+
+/** A partner that was over its limit before that is well again. */
+const LIMITED_MS = 300_000;
+
 /** `bad` stops something; `warn` does not yet. */
 interface Problem {
   readonly weight: 'bad' | 'warn';
   readonly who: string;
   readonly what: string;
+  /** An example. */
+  readonly request?: string;
+  readonly partner?: string;
 }
 
 const PROCESSES = ['ingest', 'processor', 'controller'];
@@ -22,11 +34,14 @@ const WAITS: Readonly<Record<string, string>> = {
   database: 'work waits for the database',
 };
 
-export function nowView(activity: Activity) {
+export function nowView(activity: Activity, now: Date) {
   const { pods, stored } = activity;
   const last = activity.rounds.at(-1);
   return {
-    problems: problemsOf(activity, last !== undefined),
+    fresh: freshness(activity, now),
+    readAt: { pods: last?.at, stored: stored.at },
+    problems: problemsOf(activity, now),
+    unread: unreadOf(activity),
     last,
     /** By step; undefined where no controller has counted. */
     waiting: {
@@ -36,31 +51,75 @@ export function nowView(activity: Activity) {
       delayed: gauge(pods, 'queue_jobs', { state: 'delayed' }),
     },
     oldestSeconds: gauge(pods, 'oldest_waiting_seconds'),
-    dead: stored.dead.slice(0, DEAD_KINDS_SHOWN),
     partners: partnerRows(activity),
     pods,
   };
 }
 
-function problemsOf({ pods, stored: { fault, secrets } }: Activity, begun: boolean): Problem[] {
-  const bad = (who: string, what: string): Problem => ({ weight: 'bad', who, what });
+/** Of what was read longest ago. */
+function freshness({ startedAt, rounds, stored }: Activity, now: Date) {
+  const [oldest] = [
+    { at: rounds.at(-1)?.at ?? startedAt, why: 'the console cannot read the pods' },
+    { at: stored.at ?? startedAt, why: stored.fault ?? 'the console cannot read the database' },
+  ].toSorted((one, other) => one.at.getTime() - other.at.getTime());
+  const { at: since, why } = oldest!;
+  return { since, why, leftMs: STALE_MS - (now.getTime() - since.getTime()) };
+}
+
+/** Without these, nobody can say that nothing is wrong. */
+function unreadOf({ rounds, stored, pods }: Activity): string[] {
+  const parts: [string, boolean][] = [
+    ['the pods', rounds.length > 0],
+    ['the database', stored.at !== undefined],
+    ['what waits', gauge(pods, 'records') !== undefined],
+    ['the self-audit', gauge(pods, 'audit_findings') !== undefined],
+  ];
+  return parts.flatMap(([name, isRead]) => (isRead ? [] : [name]));
+}
+
+/** Worst first. */
+function problemsOf(activity: Activity, now: Date): Problem[] {
+  const { pods, rounds, stored } = activity;
+  const { dead, secrets, fault } = stored;
   const isThere = (name: string): boolean => pods.some(({ component }) => component === name);
-  const absent = PROCESSES.filter((name) => begun && !isThere(name));
+  const absent = PROCESSES.filter((name) => rounds.length > 0 && !isThere(name));
   const processors = pods.filter(({ component }) => component === 'processor').length;
   const paused = Object.entries(WAITS).flatMap(([waitsFor, what]) => {
     const labels = { waits_for: waitsFor };
     const { length } = pods.filter((pod) => gauge([pod], 'worker_paused', labels));
     return length === 0 ? [] : [bad(`${length} of ${processors} processors`, what)];
   });
-  return [
+  const all = [
     ...absent.map((name) => bad(name, `no ${name} answers`)),
     ...shared(pods, 'bad', 'faults'),
     ...(fault === undefined ? [] : [bad('console', fault)]),
     ...paused,
-    ...shared(pods, 'warn', 'warnings'),
+    ...deadLetters(dead),
     ...brokenSecrets(secrets),
     ...findingsOf(pods),
+    ...atTheirLimit(activity, now),
+    ...shared(pods, 'warn', 'warnings'),
   ];
+  return all.toSorted(({ weight }, other) => weight.localeCompare(other.weight));
+}
+
+const bad = (who: string, what: string, links: Partial<Problem> = {}): Problem => ({
+  weight: 'bad',
+  who,
+  what,
+  ...links,
+});
+
+/** Most frequent first. */
+function deadLetters(dead: readonly Tally[]): Problem[] {
+  const all = dead
+    .filter(({ test }) => !test)
+    .map(({ count, partner, why, newest: request }) =>
+      bad('partner', `${count} given up (dead letters): ${why}`, { request, partner }),
+    );
+  const further = all.length - DEAD_KINDS_SHOWN;
+  const rest = bad('', `${further} further kinds of dead letters`);
+  return further > 0 ? [...all.slice(0, DEAD_KINDS_SHOWN), rest] : all;
 }
 
 /** Pods that say the same share a line. */
@@ -107,23 +166,29 @@ function findingsOf(pods: readonly Pod[]): Problem[] {
   });
 }
 
+/** A partner at its limit loses requests of which no record says anything. */
+function atTheirLimit(activity: Activity, now: Date): Problem[] {
+  const lately = [...activity.partners(later(now, -LIMITED_MS))];
+  return lately.flatMap(([partner, got]): Problem[] => {
+    const { requests, answers } = answersOf(got);
+    const limited = answers.find((one) => one.got === '429');
+    if (limited === undefined) return [];
+    const what = `${limited.count} of ${requests} requests of the last 5 minutes were answered 429: over a limit`;
+    return [{ weight: 'warn', who: 'partner', partner, what }];
+  });
+}
+
 function partnerRows(activity: Activity) {
+  const { pods, stored } = activity;
   const counts = activity.partners();
-  const stored = activity.stored.partners;
-  const counted = [counts.requests, counts.rejected].flatMap(Object.keys);
-  const names = new Set([...stored.map(({ partner }) => partner), ...counted]);
+  const names = new Set([...stored.partners.map(({ partner }) => partner), ...counts.keys()]);
   return [...names]
-    .map((partner) => {
-      const [requests = 0, rejected = 0] = [counts.requests[partner], counts.rejected[partner]];
-      return {
-        partner,
-        requests,
-        // Undefined without a request in the last hour. Work of earlier minutes may be decided in this hour.
-        share: requests === 0 ? undefined : Math.min(1, rejected / requests),
-        waiting: gauge(activity.pods, 'partner_records', { partner }) ?? 0,
-        stored: stored.find((one) => one.partner === partner),
-      };
-    })
+    .map((partner) => ({
+      partner,
+      ...answersOf(counts.get(partner)),
+      waiting: gauge(pods, 'partner_records', { partner }) ?? 0,
+      stored: stored.partners.find((one) => one.partner === partner),
+    }))
     .toSorted(
       (one, other) => other.requests - one.requests || (one.partner < other.partner ? -1 : 1),
     );

@@ -68,6 +68,10 @@ const words = {
     new Html(
       `<a href="/requests/${encodeURIComponent(id)}" target="_blank" rel="noopener">${escaped(id)}</a>`,
     ),
+  requests: (ids: readonly string[]): Html => {
+    const links = ids.map((id) => words.request(id).text).join('<br>');
+    return new Html(`<details><summary>${ids.length} requests</summary>${links}</details>`);
+  },
   bad: (text: string): Html => new Html(`<span class="bad">${escaped(text)}</span>`),
   causesOf,
   switchedOffBy,

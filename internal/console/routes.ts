@@ -6,6 +6,7 @@ import type { Trail } from '../audit/trail.ts';
 import { later, type Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import { states } from '../submission/states.ts';
+import { plainText } from '../submission/name-pattern.ts';
 import type { Search } from '../submission/support-queries.ts';
 import { isAddress, lookUp, type FoundSubmission } from '../view/look-up.ts';
 import { keysView, partnersView, reactivation, secretsOf } from '../view/partners.ts';
@@ -14,6 +15,7 @@ import { requestView } from '../view/request.ts';
 import { rowOf, searchInWords, tallyOf } from '../view/search.ts';
 import { fields, text, when, WHY_MAX } from '../view/search-fields.ts';
 import type { Activity } from './activity.ts';
+import { answersOf } from './answers.ts';
 import { nowView } from './now.ts';
 import type { Person } from './sign-in.ts';
 
@@ -39,14 +41,16 @@ export interface Desk {
 type Form = Readonly<Record<string, string>>;
 
 export function addRoutes(app: FastifyInstance, desk: Desk, clock: Clock): void {
-  addNow(app, desk);
+  addNow(app, desk, clock);
   addFind(app, desk, clock);
   addRequest(app, desk, clock);
   addLists(app, desk, clock);
 }
 
-function addNow(app: FastifyInstance, { activity }: Desk): void {
-  app.get('/', (_, reply) => reply.page('now', { title: 'Now', view: nowView(activity) }));
+function addNow(app: FastifyInstance, { activity }: Desk, clock: Clock): void {
+  app.get('/', (_, reply) =>
+    reply.page('now', { title: 'Now', view: nowView(activity, clock.now()) }),
+  );
   app.get('/history.json', (_, reply) =>
     reply.header('cache-control', 'no-store').send(
       activity.rounds.map(({ at, answers, finished, p99Seconds, waiting }) => ({
@@ -72,7 +76,7 @@ function addFind(app: FastifyInstance, desk: Desk, clock: Clock): void {
   app.post('/find', LIMITED, async (request, reply) => {
     const form = filledIn(request.body as object);
     const { asked, before } = continued.get(form['more'] ?? '') ?? { asked: form };
-    const { id: named } = asked;
+    const named = asked['id'] && plainText(asked['id']);
     if (named !== undefined && !isAddress(named)) {
       const found = await lookUp(named, desk.reads, clock.now());
       if ('missing' in found) return page(reply, { missing: found.missing });
@@ -84,11 +88,18 @@ function addFind(app: FastifyInstance, desk: Desk, clock: Clock): void {
     };
     const { search, faults } = searchOf({ ...asked, ...defined({ email: named }) }, clock.now());
     if (search === undefined) return page(reply, { ...again, faults, status: 400 });
-    const action = searchInWords('find', search, false);
-    if (action !== undefined) await desk.trailOf(request.person!).revealed({ action });
+    const person = request.person!;
+    // By parts, a viewer could read what is masked, a letter at a time.
+    const wholeName = person.role === 'viewer';
     const { submissions } = desk.reads;
-    const found = await submissions.newest({ ...search, ...defined({ before }) }, FOUND_PAGE + 1);
+    const found = await submissions.newest(
+      { ...search, wholeName, ...defined({ before }) },
+      FOUND_PAGE + 1,
+    );
     const { shown, next } = firstOf(found, FOUND_PAGE);
+    const action = searchInWords('find', search, false);
+    const requestIds = shown.map(({ _id }) => _id);
+    if (action !== undefined) await desk.trailOf(person).revealed({ action, requestIds });
     const rows = shown.map((record) => rowOf(record, false));
     if (next === undefined) return page(reply, { ...again, found: rows });
     const token = randomUUID();
@@ -165,7 +176,7 @@ function addRequest(app: FastifyInstance, desk: Desk, clock: Clock): void {
   });
 }
 
-function addLists(app: FastifyInstance, { reads }: Desk, clock: Clock): void {
+function addLists(app: FastifyInstance, { reads, activity }: Desk, clock: Clock): void {
   app.get('/dead-letters', async (_, reply) =>
     reply.page('dead-letters', {
       title: 'Dead letters',
@@ -194,6 +205,7 @@ function addLists(app: FastifyInstance, { reads }: Desk, clock: Clock): void {
       partner,
       about,
       secrets: secretsOf(keys, about?.problems ?? []),
+      answered: answersOf(activity.partners().get(partner)),
       keys,
       tallies,
       undo,

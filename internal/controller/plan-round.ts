@@ -1,6 +1,7 @@
 /** Decides which keys a round leaves stored. */
 import { isDeepStrictEqual } from 'node:util';
 import type { EndedKey, StoredKey } from '../partner/key-document.ts';
+import { ownerName } from '../partner/mode.ts';
 import { shareRoom, KEYS_MAX } from '../partner/key-room.ts';
 import type { Problem, WantedKey } from '../partner/key-secret.ts';
 import type { SecretList } from './secret-source.ts';
@@ -61,17 +62,19 @@ export function planRound(
   const gone = all.filter(({ hash, source }) => !wanted.has(hash) && list.provesGone(source));
   for (const { hash } of gone) next.delete(hash);
 
-  // A partner that has another key only rotates.
-  const partners = new Set([...next.values()].map(({ partnerId }) => partnerId));
-  const recent = ended.filter(
-    ({ partnerId, at }) =>
-      Math.abs(now.getTime() - at.getTime()) < WINDOW_MS && !partners.has(partnerId),
+  const owners = new Set([...next.values()].map(ownerOf));
+  const recent = ended.filter(({ at }) => Math.abs(now.getTime() - at.getTime()) < WINDOW_MS);
+  const unconfirmed = gone.filter(({ hash }) => !revoked.has(hash));
+  // What is live is judged apart from tests.
+  const losses = [false, true].map((test) =>
+    lossOf({
+      stored: all.filter((key) => isTest(ownerOf(key)) === test),
+      recent: recent.filter(({ owner }) => isTest(owner) === test),
+      gone: unconfirmed.filter((key) => isTest(ownerOf(key)) === test),
+      owners,
+    }),
   );
-  const lost = gone.filter(({ hash, partnerId }) => !partners.has(partnerId) && !revoked.has(hash));
-  const before = all.length + recent.length;
-  const isMany = before > ENDED_FREELY && (recent.length + lost.length) * 2 > before;
-  const owners = new Set([...recent, ...lost].map(({ partnerId }) => partnerId));
-  const held = isMany && owners.size > 1 ? lost : [];
+  const held = losses.flatMap((loss) => loss.held);
   for (const key of held) next.set(key.hash, key);
 
   const { fitting, over, asked } = shareRoom([...next.values()]);
@@ -81,18 +84,57 @@ export function planRound(
     put: fitting.filter((key) => stored.get(key.hash) !== key).length,
     removed: all.map(({ hash }) => hash).filter((hash) => !left.has(hash)),
     problems: [
-      ...wouldEnd(held, before),
+      ...losses.flatMap(wouldEnd),
       ...over.map(tooMany),
       ...(asked > NEARLY_FULL ? [nearlyFull(asked)] : []),
     ],
     ended: [
       ...recent,
-      ...(held.length > 0 ? [] : lost.map(({ partnerId }) => ({ partnerId, at: now }))),
+      ...unconfirmed
+        .filter((key) => !held.includes(key))
+        .map((key) => ({ owner: ownerOf(key), at: now })),
     ],
   };
 }
 
-function wouldEnd([first, ...others]: readonly StoredKey[], before: number): readonly Problem[] {
+interface Loss {
+  readonly held: readonly StoredKey[];
+  /** Keys at the begin of the window. */
+  readonly before: number;
+}
+
+/** Which keys stay, because their end would be more than partners mean. `owners` have keys. */
+function lossOf({
+  stored,
+  recent,
+  gone,
+  owners,
+}: {
+  readonly stored: readonly StoredKey[];
+  readonly recent: readonly EndedKey[];
+  readonly gone: readonly StoredKey[];
+  readonly owners: ReadonlySet<string>;
+}): Loss {
+  // An owner that has another key only rotates.
+  const lost = gone.filter((key) => !owners.has(ownerOf(key)));
+  const without = [...recent.map(({ owner }) => owner), ...lost.map(ownerOf)].filter(
+    (owner) => !owners.has(owner),
+  );
+  const before = stored.length + recent.length;
+  // What one partner does alone is meant, however many keys it has.
+  const most = Math.max(
+    0,
+    ...[...Map.groupBy(without, String).values()].map(({ length }) => length),
+  );
+  const others = without.length - most;
+  const isMany = before > ENDED_FREELY && without.length * 2 > before;
+  return { held: isMany && others > 0 && others * 2 >= before - most ? lost : [], before };
+}
+
+const isTest = (owner: string): boolean => owner.endsWith(' test');
+const ownerOf = ({ partnerId, terms }: StoredKey): string => ownerName(partnerId, terms);
+
+function wouldEnd({ held: [first, ...others], before }: Loss): readonly Problem[] {
   if (first === undefined) return [];
   const partners = [...new Set([first, ...others].map(({ partnerId }) => partnerId))].toSorted();
   const more = partners.length > NAMED ? ` and ${partners.length - NAMED} more` : '';

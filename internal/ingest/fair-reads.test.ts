@@ -15,7 +15,7 @@ test('waiting reads are served partner by partner', async () => {
     },
   });
   const asked = ['a1', 'a2', 'a3', 'a4', 'a5', 'b1'].map((item) =>
-    reads.read(item, [item.slice(0, 1), '']),
+    reads.read(item, [item.slice(0, 1), ''], new AbortController().signal),
   );
   gate.resolve();
   await Promise.all(asked);

@@ -10,6 +10,7 @@ const QUERIES = 2;
 interface Read<Item, Result> {
   readonly item: Item;
   readonly partnerId: string;
+  readonly endsAt: number;
   resolve(result: Result): void;
   reject(error: unknown): void;
 }
@@ -19,8 +20,8 @@ interface FairReadsOptions<Item, Result> {
   readonly max: number;
   /** In one query. */
   readonly together: number;
-  /** Must end; returns the results in order. */
-  readonly query: (items: readonly Item[]) => Promise<readonly Result[]>;
+  /** Must end within `leftMs`, in the database too; returns the results in order. */
+  readonly query: (items: readonly Item[], leftMs: number) => Promise<readonly Result[]>;
 }
 
 export class FairReads<Item, Result> {
@@ -43,10 +44,12 @@ export class FairReads<Item, Result> {
     );
   }
 
-  /** Rejects where there is no result in time. */
-  async read(item: Item, owner: Owner): Promise<Result> {
+  /** Rejects where there is no result in time, or when `gone` aborts. */
+  async read(item: Item, owner: Owner, gone: AbortSignal): Promise<Result> {
     const { promise, ...settle } = Promise.withResolvers<Result>();
-    const read = { item, partnerId: owner[0], ...settle };
+    const endsAt = performance.now() + STATUS_TIMEOUT_MS;
+    const read = { item, partnerId: owner[0], endsAt, ...settle };
+    gone.addEventListener('abort', () => settle.reject(new Error('the client has left')));
     this.#waiting.add(read);
     this.#shares.hold(read, owner);
     this.#dispatcher.plan();
@@ -71,7 +74,9 @@ export class FairReads<Item, Result> {
 
   async #send(reads: readonly Read<Item, Result>[]): Promise<void> {
     try {
-      const results = await this.#query(reads.map(({ item }) => item));
+      const leftMs = Math.max(...reads.map(({ endsAt }) => endsAt)) - performance.now();
+      const items = reads.map(({ item }) => item);
+      const results = await this.#query(items, leftMs);
       for (const [index, read] of reads.entries()) read.resolve(results[index]!);
     } catch (error) {
       for (const read of reads) read.reject(error);

@@ -3,6 +3,7 @@ import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ownerName } from '../partner/mode.ts';
 import type { OverLimitRecorder } from '../submission/over-limit.ts';
+import { authenticate, type IdentifyTools } from './authenticate.ts';
 import { tooManyRequests, type Limit } from './errors.ts';
 import type { SharedLimiterStore } from './rate-limit.ts';
 
@@ -13,7 +14,7 @@ export interface LimitSettings {
   readonly rateLimitWindowSeconds: number;
 }
 
-export interface LimitTools {
+export interface LimitTools extends IdentifyTools {
   readonly limiter: SharedLimiterStore;
   readonly overLimit: Pick<OverLimitRecorder, 'add'>;
 }
@@ -49,9 +50,19 @@ export class Limits {
       keyGenerator: (request) => request.client.limitKey,
       errorResponseBuilder: (_request, { ttl }) => new OverLimit(this.ofAddress, ttl),
     };
-    this.submissions = { ...limit, onExceeded: (request) => this.#countOver(request) };
+    this.submissions = {
+      ...limit,
+      onExceeded: (request) => {
+        countForPartner(request, tools);
+        this.#countOver(request);
+      },
+    };
     // Look-ups must not use up submissions.
-    this.lookUps = { ...limit, groupId: ' status' };
+    this.lookUps = {
+      ...limit,
+      groupId: ' status',
+      onExceeded: (request) => countForPartner(request, tools),
+    };
   }
 
   async register(app: FastifyInstance): Promise<void> {
@@ -84,4 +95,12 @@ export class Limits {
   #countOver({ client, id }: FastifyRequest): void {
     this.#tools.overLimit.add(client.limitKey, id);
   }
+}
+
+/** Its key is not checked any more, but its partner's metric must show the 429. */
+function countForPartner(request: FastifyRequest, tools: IdentifyTools): void {
+  const { headers, client } = request;
+  const { partnerId = '', terms = {} } = authenticate(headers.authorization, client.ip, tools);
+  request.partnerId = partnerId;
+  request.terms = terms;
 }

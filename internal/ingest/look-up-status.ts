@@ -48,6 +48,7 @@ type Read = (
   reply: FastifyReply,
   tools: LookUpTools,
   owner: Owner,
+  gone: AbortSignal,
 ) => Promise<void>;
 
 export async function answerRead(
@@ -58,9 +59,11 @@ export async function answerRead(
 ): Promise<FastifyReply> {
   reply.header('cache-control', 'no-store');
   request.incomingBody.drop();
+  const gone = new AbortController();
+  reply.raw.once('close', () => gone.abort());
   try {
     const owner = ownerName(request.partnerId, request.terms);
-    await read(request, reply, tools, [owner, request.client.limitKey]);
+    await read(request, reply, tools, [owner, request.client.limitKey], gone.signal);
   } catch (error) {
     tools.log.debug({ err: error, request_id: request.id }, 'a status could not be read');
     answerEarly(request, reply, errors.statusUnavailable);
@@ -68,20 +71,18 @@ export async function answerRead(
   return reply;
 }
 
-export const lookUpStatus: Read = async (request, reply, tools, owner) => {
+export const lookUpStatus: Read = async (request, reply, tools, owner, gone) => {
   const asked = requestId.safeParse((request.params as { request_id: string }).request_id);
-  const now = asked.success ? await tools.statuses.find(asked.data, owner) : undefined;
+  const now = asked.success ? await tools.statuses.find(asked.data, owner, gone) : undefined;
   if (now === undefined) {
     answerEarly(request, reply, errors.requestUnknown);
     return;
   }
   const seconds = secondsToWait(request.headers['prefer']);
-  const gone = new AbortController();
-  reply.raw.once('close', () => gone.abort());
   const { record, waited } =
     seconds === undefined
       ? { record: now, waited: false }
-      : await tools.statuses.wait(now, owner, seconds * 1_000, gone.signal);
+      : await tools.statuses.wait(now, owner, seconds * 1_000, gone);
   // The key may have ended meanwhile.
   if (seconds !== undefined && !authenticateLookUp(request, reply, tools)) return;
   if (waited) reply.header('preference-applied', `wait=${seconds}`);
@@ -101,7 +102,7 @@ function secondsToWait(prefer: string | string[] | undefined): number | undefine
 }
 
 /** A partner's own requests, newest first: what it lost, it can ask for. */
-export const listSubmissions: Read = async (request, reply, tools, owner) => {
+export const listSubmissions: Read = async (request, reply, tools, owner, gone) => {
   const fault = listQueryFault(request.query as Record<string, unknown>);
   if (fault !== undefined) {
     sendEarly(request, reply, 400, { error: listQueryInvalid(fault) });
@@ -120,6 +121,7 @@ export const listSubmissions: Read = async (request, reply, tools, owner) => {
       idempotencyKey: idempotencyKey || undefined,
     },
     owner,
+    gone,
   );
   sendEarly(request, reply, 200, {
     message: LISTED,

@@ -1,6 +1,6 @@
 /** The trace span of one request. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { isTraceparent, startSpan, type Span } from '../platform/tracing.ts';
+import { readTraceparent, startSpan, type Span } from '../platform/tracing.ts';
 
 /** Leaves out address, user agent and query, which are personal. */
 export function startRequestSpan(request: FastifyRequest): Span | undefined {
@@ -34,6 +34,5 @@ export function traceparentOf(request: FastifyRequest): string | undefined {
 }
 
 function incomingTraceparent(request: FastifyRequest): string | undefined {
-  const { traceparent } = request.headers;
-  return isTraceparent(traceparent) ? traceparent : undefined;
+  return readTraceparent(request.headers['traceparent']);
 }

@@ -11,7 +11,7 @@ import type {
 } from '../submission/status-reader.ts';
 import type { Status } from './contract.ts';
 import { FairReads } from './fair-reads.ts';
-import { SHARED } from './limits.ts';
+import { SHARED, STATUS_TIMEOUT_MS } from './limits.ts';
 
 const LOOK_EVERY_MS = 1_000;
 /** Less than the longest wait: without waits there is nothing to read. */
@@ -47,12 +47,12 @@ export class Statuses {
     this.#lookUps = new FairReads({
       max: SHARED.lookUps,
       together: SHARED.lookUps,
-      query: (ids) => this.#read(ids),
+      query: (ids, leftMs) => this.#read(ids, leftMs),
     });
     this.#lists = new FairReads({
       max: SHARED.lists,
       together: 1,
-      query: (queries) => Promise.all(queries.map((query) => reader.list(query))),
+      query: (queries, leftMs) => Promise.all(queries.map((query) => reader.list(query, leftMs))),
     });
     loops.start({
       name: 'status_waits',
@@ -66,8 +66,12 @@ export class Statuses {
   }
 
   /** Undefined where the partner has no such request; rejects where that cannot be said in time. */
-  async find(requestId: string, owner: Owner): Promise<StatusRecord | undefined> {
-    const found = await this.#lookUps.read(requestId, owner);
+  async find(
+    requestId: string,
+    owner: Owner,
+    gone: AbortSignal,
+  ): Promise<StatusRecord | undefined> {
+    const found = await this.#lookUps.read(requestId, owner, gone);
     return found && ownerName(found.partnerId ?? '', found) === owner[0] ? found : undefined;
   }
 
@@ -94,23 +98,29 @@ export class Statuses {
     return { record: wait.record, waited };
   }
 
-  list(query: ListQuery, owner: Owner): Promise<ListPage> {
-    return this.#lists.read(query, owner);
+  list(query: ListQuery, owner: Owner, gone: AbortSignal): Promise<ListPage> {
+    return this.#lists.read(query, owner, gone);
   }
 
   /** One query for all that wait. */
   async #look(): Promise<void> {
     const waits = [...this.#waits.holders];
     if (waits.length === 0) return;
-    const found = await this.#read(waits.map(({ record }) => record._id));
+    const found = await this.#read(
+      waits.map(({ record }) => record._id),
+      STATUS_TIMEOUT_MS,
+    );
     for (const [index, wait] of waits.entries()) {
       wait.record = found[index] ?? wait.record;
       if (statusOf(wait.record) !== 'processing') wait.end(true);
     }
   }
 
-  async #read(ids: readonly string[]): Promise<readonly (StatusRecord | undefined)[]> {
-    const found = await this.#tools.reader.read([...new Set(ids)]);
+  async #read(
+    ids: readonly string[],
+    leftMs: number,
+  ): Promise<readonly (StatusRecord | undefined)[]> {
+    const found = await this.#tools.reader.read([...new Set(ids)], leftMs);
     const byId = new Map(found.map((record) => [record._id, record]));
     return ids.map((id) => byId.get(id));
   }

@@ -24,9 +24,9 @@ export interface StoredKey extends WantedKey {
   readonly updatedAt: Date;
 }
 
-/** A key that ended with no successor of its partner. */
+/** A key whose Secret is gone, of an `ownerName`. */
 export interface EndedKey {
-  readonly partnerId: string;
+  readonly owner: string;
   readonly at: Date;
 }
 

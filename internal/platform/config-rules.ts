@@ -1,4 +1,5 @@
 /** The rules by which settings are checked. */
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { z } from 'zod';
 import { mongoLink } from './mongo.ts';
 import { isLoopback, isNetwork } from './networks.ts';
@@ -43,6 +44,18 @@ export const redisUrl = unless((value) => {
     return (error as Error).message;
   }
 });
+
+const inPem = (what: string, read: (text: string) => unknown) =>
+  unless((value) => {
+    try {
+      read(value);
+      return undefined;
+    } catch {
+      return `must be ${what} in PEM`;
+    }
+  });
+export const certificate = inPem('a certificate', (text) => new X509Certificate(text));
+export const privateKey = inPem('a private key without a passphrase', createPrivateKey);
 
 export const mongodbUri = unless((value) => {
   if (!/^mongodb(\+srv)?:\/\/.+/.test(value))

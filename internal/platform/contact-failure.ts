@@ -16,6 +16,10 @@ interface Place {
   readonly login?: string;
   /** What grants rights, if not the user in `setting`. */
   readonly rights?: string;
+  /** The setting that names our certificate, if not `setting`. */
+  readonly certificate?: string;
+  /** Whether `setting` asks for TLS, where it is known. */
+  readonly tls?: boolean;
 }
 
 /**
@@ -98,7 +102,7 @@ const ABSENCES: readonly Cause[] = [
   ],
   [
     /SSL (alert) number (116)\b/,
-    'it wants a certificate of ours{code}; let it take user and password, or name one in {setting}',
+    'it wants a certificate of ours{code}; name one in {certificate}, or let it take user and password',
   ],
   [
     /SSL (alert) number (\d+)/,
@@ -138,7 +142,7 @@ const VAGUE: readonly Cause[] = [
   ],
   [
     /(ECONNRESET|ECONNECTION|EPIPE)|closed|socket hang up|premature close/i,
-    'it ended the connection{code}; check that it runs, and whether it wants TLS where {setting} has none',
+    'it ended the connection{code}; check that it runs{tls}',
   ],
   [
     /^name=(?:ReplyError|MongoServerError|MongoWriteConcernError)$|^(?:responseCode|statusCode)=\d/m,
@@ -149,6 +153,8 @@ const NO_PRIMARY: Cause = [
   /^reason=ReplicaSetNoPrimary$/m,
   'no member of the replica set is the primary; check the replica set, and {setting}',
 ];
+/** For this long, a cause counts more than what may follow from it. */
+const TOLD_MS = 10_000;
 const UNKNOWN = 'it cannot be used{code}; check the log here, and {setting}';
 /** What our own client says after it was closed; the cause came before. */
 const OURS_IS_CLOSED = /^Mongo(?:TopologyClosed|ClientClosed|PoolClosed|NotConnected)Error$/;
@@ -250,6 +256,8 @@ export function contactReason(place: Place, thrown: unknown): string {
     setting,
     login: place.login ?? `user and password in ${setting}`,
     rights: place.rights ?? `user and rights in ${setting}`,
+    certificate: place.certificate ?? setting,
+    tls: place.tls ? '' : `, and whether it wants TLS where ${setting} has none`,
   };
   return `${where}: ${sentence.replaceAll(/\{(\w+)\}/g, (_, word: string) => words[word] ?? '')}`;
 }
@@ -259,6 +267,7 @@ export class Contact {
   readonly #place: Place;
   readonly #log: Logger;
   #fault: string | undefined;
+  #toldAtMs = -Infinity;
   /** Reasons may alternate during an outage; each is logged once. */
   readonly #logged = new Set<string>();
 
@@ -272,11 +281,16 @@ export class Contact {
 
   failed(error: unknown): void {
     const { name } = this.#place;
+    const { sentence } = foundIn(error);
+    const isVague = VAGUE.some(([, vague]) => vague === sentence);
+    // The end of the connection often follows from the cause that was told just before.
+    if (isVague && this.#fault !== undefined && performance.now() - this.#toldAtMs < TOLD_MS)
+      return;
     const reason = contactReason(this.#place, error);
     this.#fault = reason;
+    if (!isVague) this.#toldAtMs = performance.now();
     if (this.#logged.has(reason)) return;
     this.#logged.add(reason);
-    const { sentence } = foundIn(error);
     const saysNo = sentence === ANSWER || REFUSALS.some(([, refusal]) => refusal === sentence);
     this.#log.warn({ err: error, reason }, `${name} ${saysNo ? 'refuses us' : 'is away'}`);
   }

@@ -2,6 +2,7 @@
 import './closed-sockets.ts';
 import { contactReason } from './contact-failure.ts';
 import { DeadlineError, withDeadline } from './deadline.ts';
+import { defined } from './defined.ts';
 import { isLoopback } from './networks.ts';
 import { NewerVersionError } from './newer-version.ts';
 import type { SpanOptions } from './tracing.ts';
@@ -91,8 +92,15 @@ export async function connectMongo(client: MongoClient, withinMs: number): Promi
 /** For operators; contains no user or password. */
 export function mongoReason(client: MongoClient | undefined, error: unknown): string {
   if (error instanceof NewerVersionError) return error.message;
-  const at = client?.options.hosts.join(', ') || client?.options.srvHost;
-  return contactReason({ name: 'MongoDB', at, setting: 'MONGODB_URI' }, error);
+  const { hosts, srvHost, tls } = client?.options ?? {};
+  const place = {
+    name: 'MongoDB',
+    at: hosts?.join(', ') || srvHost,
+    setting: 'MONGODB_URI',
+    certificate: 'tlsCertificateKeyFile of MONGODB_URI',
+    ...defined({ tls }),
+  };
+  return contactReason(place, error);
 }
 
 function withoutOurOptions(uri: string): string {

@@ -31,16 +31,30 @@ interface RedisUse {
 
 export type RedisClient = Redis | Cluster;
 
+/** In PEM. `ca` counts in place of the public authorities. */
+export interface RedisTls {
+  readonly cert?: string;
+  readonly key?: string;
+  readonly ca?: string;
+}
+
 /** Adds to `warnings` why Redis cannot be used. */
 export function createRedis(
   url: string,
   use: RedisUse,
-  { log, warnings }: { readonly log: Logger; readonly warnings?: Probe[] },
+  tools: { readonly log: Logger; readonly warnings?: Probe[]; readonly redisTls?: RedisTls },
 ): RedisClient {
+  const { log, warnings, redisTls } = tools;
   const address = parseRedisUrl(url);
-  const redis = connect(address, use);
-  const where = address.hosts.map(({ host, port }) => `${host}:${port}`).join(', ');
-  const contact = new Contact({ name: 'Redis', at: where, setting: 'REDIS_URL' }, log);
+  const redis = connect(address, use, redisTls);
+  const place = {
+    name: 'Redis',
+    at: address.hosts.map(({ host, port }) => `${host}:${port}`).join(', '),
+    setting: 'REDIS_URL',
+    certificate: 'REDIS_TLS_CERT_FILE',
+    tls: address.tls,
+  };
+  const contact = new Contact(place, log);
   warnings?.push(contact.warnings);
   if (redis instanceof Cluster)
     redis.on('+node', (node: Redis) => watchReplies(node, contact, true));
@@ -98,7 +112,11 @@ function isClientSetInfo({ name, args }: Parameters<Redis['sendCommand']>[0]): b
   return name === 'client' && /^setinfo$/i.test(String(args[0]));
 }
 
-function connect({ kind, tls, hosts, options: given }: RedisAddress, use: RedisUse): RedisClient {
+function connect(
+  { kind, tls: hasTls, hosts, options: given }: RedisAddress,
+  use: RedisUse,
+  tls: RedisTls = {},
+): RedisClient {
   // A demoted primary may keep its connections; only a reconnect finds the new one.
   let demoted = false;
   const retryStrategy = (times: number): number => {
@@ -108,7 +126,7 @@ function connect({ kind, tls, hosts, options: given }: RedisAddress, use: RedisU
   };
   const options = {
     ...given,
-    ...(tls ? { tls: {} } : {}),
+    ...(hasTls ? { tls } : {}),
     connectTimeout: CONNECT_TIMEOUT_MS,
     socketTimeout: SILENT_MS,
     reconnectOnError: (error: Error) => (demoted = error.message.includes('READONLY')),
@@ -121,7 +139,7 @@ function connect({ kind, tls, hosts, options: given }: RedisAddress, use: RedisU
     case 'sentinel':
       return new Redis({
         ...options,
-        ...(tls ? { sentinelTLS: {}, enableTLSForSentinelMode: true } : {}),
+        ...(hasTls ? { sentinelTLS: tls, enableTLSForSentinelMode: true } : {}),
         sentinels: [...hosts],
         sentinelCommandTimeout: CONNECT_TIMEOUT_MS,
         retryStrategy,

@@ -1,6 +1,6 @@
 /** Parses traceparents and names errors; test/integration/traces.test.ts covers the SDK. */
 import { expect, test } from '@jest/globals';
-import { errorTypeOf, isTraceparent, traceFields } from './tracing.ts';
+import { errorTypeOf, readTraceparent, traceFields } from './tracing.ts';
 
 const traceId = '0af7651916cd43dd8448eb211c80319c';
 const valid = `00-${traceId}-b7ad6b7169203331-01`;
@@ -11,7 +11,7 @@ test.each([
   // Unknown flags do not invalidate a trace.
   `00-${traceId}-b7ad6b7169203331-ff`,
 ])('%j is a traceparent', (text) => {
-  expect(isTraceparent(text)).toBe(true);
+  expect(readTraceparent(text)).toBe(text);
   expect(traceFields(text)).toEqual({ trace_id: traceId });
 });
 
@@ -21,12 +21,20 @@ test.each([
   `${valid}\n`,
   `${valid}, ${valid}`,
   valid.toUpperCase(),
-  `01${valid.slice(2)}`,
+  `${valid}-more`,
+  `ff${valid.slice(2)}`,
+  `01${valid.slice(2)}more`,
+  `01-${'0'.repeat(32)}-b7ad6b7169203331-01`,
   `00-${'0'.repeat(32)}-b7ad6b7169203331-01`,
 ])('%j is not a traceparent', (text) => {
-  expect(isTraceparent(text)).toBe(false);
+  expect(readTraceparent(text)).toBeUndefined();
   expect(traceFields(text)).toEqual({});
 });
+
+test.each(['', '-', '-what-comes-later'])(
+  'a traceparent of a later version that ends in %j is read by its first four fields',
+  (more) => expect(readTraceparent(`cc${valid.slice(2)}${more}`)).toBe(valid),
+);
 
 test('an error is named by its code, else by its class, never by its message', () => {
   expect(errorTypeOf(Object.assign(new Error('canary'), { code: 11_000 }))).toBe('11000');

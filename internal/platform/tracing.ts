@@ -120,10 +120,14 @@ export function errorTypeOf(error: unknown): string {
 
 /** W3C Trace Context, version 00. */
 const TRACEPARENT = /^00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})$/;
+const LATER = /^(?!00|ff)[0-9a-f]{2}(-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2})(?:-.*)?$/;
 const SAMPLED = 1;
 
-export function isTraceparent(value: unknown): value is string {
-  return typeof value === 'string' && TRACEPARENT.test(value);
+/** As version 00, whose fields a later version begins with; undefined if it is none. */
+export function readTraceparent(value: unknown): string | undefined {
+  if (typeof value !== 'string') return undefined;
+  const known = value.replace(LATER, '00$1');
+  return TRACEPARENT.test(known) ? known : undefined;
 }
 
 function isSampled(traceparent: string | undefined): boolean {

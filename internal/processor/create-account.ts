@@ -8,7 +8,7 @@ import { defined } from '../platform/defined.ts';
 import type { Applicant } from '../submission/submission.ts';
 import type { Attempt, AttemptTools } from './apply-verdict.ts';
 import type { Verdict } from './failures.ts';
-import { beginFirstMail } from './mail-applicant.ts';
+import { beginFirstMail, noteUnsent } from './mail-applicant.ts';
 
 export async function createAccount(attempt: Attempt, tools: AttemptTools): Promise<Verdict> {
   const { record, claim, place } = attempt;
@@ -31,6 +31,7 @@ export async function createAccount(attempt: Attempt, tools: AttemptTools): Prom
   if (creation.kind !== 'created') tools.metrics.duplicateKeys.inc({ found: creation.kind });
 
   const applicant = applicantOf(application);
+  if (creation.kind === 'own') await noteUnsent(creation.accountId, attempt, tools);
   const outcome = decideOnCreation(creation);
   if (outcome.verdict !== 'go_on') return reject(outcome.reasons, applicant);
   const { accountId } = outcome;

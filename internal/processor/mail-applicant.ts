@@ -3,7 +3,7 @@ import type { Account } from '../account/account.ts';
 import type { Intent } from '../account/mail-ledger.ts';
 import { mailReason } from '../application/reasons.ts';
 import { endingOf } from '../application/test-endings.ts';
-import { ledgerWith, newSecondMails, possibleMails } from '../mail/ledger.ts';
+import { handOversOf, ledgerWith, newSecondMails, possibleMails } from '../mail/ledger.ts';
 import type { MailPlace } from '../mail/mail-gate.ts';
 import { loginInstructions } from '../mail/message.ts';
 import { refusalOf, type HandOver } from '../mail/relay-answers.ts';
@@ -26,6 +26,7 @@ const REFUSED: HandOver = {
   result: 'refused',
   ...refusalOf('rcpt', 550, '550 5.1.1 mailbox unknown'),
 };
+const ABORTED = { result: 'aborted', cause: 'claim lost or database away' } as const;
 const LOST: Verdict = { kind: 'lost' };
 
 /** Tests do not pass the gate, and tell it nothing of the relay. */
@@ -87,6 +88,22 @@ export function beginFirstMail(account: Account, attempt: Attempt, tools: Attemp
   const stored = { ...account, activation, mail: ledgerWith(intent) };
   attempt.begun = { account: stored, intent, message };
   return stored;
+}
+
+/**
+ * An e-mail is handed over only after the record has moved on to it, so one that was begun before
+ * its worker died reached nobody.
+ */
+export async function noteUnsent(
+  accountId: string,
+  { record }: Attempt,
+  tools: AttemptTools,
+): Promise<void> {
+  if (record.history.some(({ state }) => state === 'account_created')) return;
+  const account = await tools.accounts.read(accountId);
+  if (account === undefined) return;
+  const unsent = handOversOf(account.mail).filter(({ result }) => result === undefined);
+  for (const intent of unsent) await tools.ledger.endHandOver(account, intent, ABORTED);
 }
 
 /** The record was not claimed for the e-mail that was begun. */
@@ -157,9 +174,8 @@ async function noteAborted(
   { account, intent }: BegunMail,
   tools: AttemptTools,
 ): Promise<void> {
-  const handOver = { result: 'aborted', cause: 'claim lost or database away' } as const;
   // Without its result a hand-over counts as an e-mail that may have arrived.
-  await untilSaid(() => tools.ledger.endHandOver(account, intent, handOver), attempt, tools);
+  await untilSaid(() => tools.ledger.endHandOver(account, intent, ABORTED), attempt, tools);
 }
 
 async function noteResult(

@@ -1,8 +1,9 @@
 /** Brings the records of jobs to this process. */
 import { Worker, createRedisBackend } from 'bullmq';
+import type { Probe } from '../platform/admin-server.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import type { Logger } from '../platform/log.ts';
-import { createRedis } from '../platform/redis.ts';
+import { createRedis, type RedisTls } from '../platform/redis.ts';
 import { QUEUE, QUEUE_PREFIX, recordsOf, type Hint, type Step } from './job.ts';
 
 /** An idle worker asks again after this, so a silent Redis is noticed soon. */
@@ -25,11 +26,13 @@ export class Consumer {
   /** A killed process leaves records that `take` got; they are found by `dueAt`. */
   constructor(options: {
     readonly redisUrl: string;
+    readonly redisTls?: RedisTls;
     readonly log: Logger;
+    readonly warnings?: Probe[];
     readonly take: (records: readonly Hint[], step: Step) => void;
   }) {
     const { redisUrl, log, take } = options;
-    this.#redis = createRedis(redisUrl, { commandTimeoutMs: COMMAND_TIMEOUT_MS }, { log });
+    this.#redis = createRedis(redisUrl, { commandTimeoutMs: COMMAND_TIMEOUT_MS }, options);
     this.#worker = new Worker(
       QUEUE,
       async ({ id, name, data }) => {

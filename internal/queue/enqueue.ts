@@ -2,7 +2,7 @@
 import { Queue } from 'bullmq';
 import type { Probe } from '../platform/admin-server.ts';
 import { withDeadline } from '../platform/deadline.ts';
-import { createRedis, type RedisClient } from '../platform/redis.ts';
+import { createRedis, type RedisClient, type RedisTls } from '../platform/redis.ts';
 import type { Logger } from '../platform/log.ts';
 import { inSpans } from '../platform/tracing.ts';
 import {
@@ -30,6 +30,7 @@ export class HintSender {
 
   constructor(options: {
     readonly redisUrl: string;
+    readonly redisTls?: RedisTls;
     readonly log: Logger;
     readonly warnings?: Probe[];
   }) {

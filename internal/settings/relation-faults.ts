@@ -1,4 +1,5 @@
 /** Checks settings that depend on each other. */
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { hasPublishedSecret } from '../partner/published-secrets.ts';
 import { mongoLink } from '../platform/mongo.ts';
 import { isLoopback } from '../platform/networks.ts';
@@ -8,6 +9,8 @@ import { redisExposed } from '../platform/redis-url.ts';
 type Related = Readonly<Record<string, unknown>> & {
   readonly MONGODB_URI?: string;
   readonly REDIS_URL?: string;
+  readonly REDIS_TLS_CERT?: string;
+  readonly REDIS_TLS_KEY?: string;
   readonly LINK_SECRET?: string;
   readonly CONSOLE_HOST?: string;
 };
@@ -21,10 +24,15 @@ const WITH_OIDC = [
   'CONSOLE_SESSION_SECRET',
 ] as const;
 
+const isPair = (cert: string, key: string): boolean =>
+  new X509Certificate(cert).checkPrivateKey(createPrivateKey(key));
+
 export function relationFaults(config: Related): string[] {
   const {
     MONGODB_URI: mongodb,
     REDIS_URL: redis,
+    REDIS_TLS_CERT: cert,
+    REDIS_TLS_KEY: key,
     LINK_SECRET: secret,
     CONSOLE_HOST: host,
   } = config;
@@ -40,6 +48,18 @@ export function relationFaults(config: Related): string[] {
     [
       !mayBeExposed && redis !== undefined && redisExposed(redis),
       `REDIS_URL: is not encrypted: use rediss:// in place of redis://, ${OTHERWISE}`,
+    ],
+    [
+      cert !== undefined && key !== undefined && !isPair(cert, key),
+      'REDIS_TLS_KEY: is not the key of REDIS_TLS_CERT: were both renewed?',
+    ],
+    [
+      (cert === undefined) !== (key === undefined),
+      'REDIS_TLS_CERT: needs REDIS_TLS_KEY, and the other way round',
+    ],
+    [
+      (cert ?? config['REDIS_TLS_CA']) !== undefined && redis?.startsWith('rediss') !== true,
+      'REDIS_URL: must begin with rediss where REDIS_TLS_CERT or REDIS_TLS_CA is set',
     ],
     [
       isOfKubernetes && 'WATCH_NAMESPACES' in config && config['WATCH_NAMESPACES'] === undefined,

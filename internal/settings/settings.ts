@@ -3,16 +3,19 @@ import { z } from 'zod';
 import { load, type Environment, type Found, type Setting } from '../platform/config.ts';
 import {
   DNS_LABEL,
+  certificate,
   cidrList,
   days,
   flag,
   mongodbUri,
   nonEmpty,
   port,
+  privateKey,
   redisUrl,
   url,
   wholeNumber,
 } from '../platform/config-rules.ts';
+import { defined } from '../platform/defined.ts';
 import { consoleSettings } from './console-settings.ts';
 import { mailSettings } from './mail-settings.ts';
 import { otelSettings } from './otel-settings.ts';
@@ -43,6 +46,25 @@ export const settings = {
     secret: true,
     about:
       'Redis for queue hints and the shared rate limit: one server, Sentinel or Cluster (docs/stores.md). Must be `rediss`, except on loopback.',
+  },
+  REDIS_TLS_CERT: {
+    schema: certificate.optional(),
+    usedBy: workers,
+    secret: true,
+    about: 'Our certificate for a Redis that asks for one, in PEM, with `REDIS_TLS_KEY`.',
+  },
+  REDIS_TLS_KEY: {
+    schema: privateKey.optional(),
+    usedBy: workers,
+    secret: true,
+    about: 'The private key of `REDIS_TLS_CERT`, in PEM.',
+  },
+  REDIS_TLS_CA: {
+    schema: certificate.optional(),
+    usedBy: workers,
+    secret: true,
+    about:
+      "The authority of Redis' certificate, in PEM; no other counts then. Unset: the public ones and `NODE_EXTRA_CA_CERTS`.",
   },
   ALLOW_INSECURE_STORES: {
     schema: flag.default(false),
@@ -281,4 +303,12 @@ export function printableConfig(config: object): Record<string, unknown> {
       table[name]?.secret === true && value !== undefined ? true : value,
     ]),
   );
+}
+
+/** What Redis clients are made with. */
+export function redisOf(
+  config: Pick<Config, 'REDIS_URL' | 'REDIS_TLS_CERT' | 'REDIS_TLS_KEY' | 'REDIS_TLS_CA'>,
+) {
+  const { REDIS_URL: server, REDIS_TLS_CERT: cert, REDIS_TLS_KEY: key, REDIS_TLS_CA: ca } = config;
+  return { redisUrl: server, redisTls: defined({ cert, key, ca }) };
 }

@@ -12,7 +12,7 @@ import { live, submissionCollection, type SubmissionRecord } from './submission.
 
 export const LIST_PAGE = 100;
 /** The server ends a read this long before its caller gives up, so that no read is abandoned. */
-const ANSWER_MS = 500;
+const ANSWER_MS = 300;
 /** For a page of one state: at most 32 MB of bodies pass. */
 const LIST_LOOKED_AT = 500;
 /** An id is made before the head, the record is stamped after the body: 20 s, and clocks differ. */
@@ -44,32 +44,32 @@ export interface ListPage {
 
 export class StatusReader {
   readonly #collection: Collection<SubmissionRecord>;
-  readonly #timeoutMs: number;
 
   /** Needs its own client, so that hanging reads cannot delay commits. */
-  constructor(options: { readonly db: Db; readonly timeoutMs: number }) {
+  constructor(options: { readonly db: Db }) {
     this.#collection = submissionCollection(options.db);
-    this.#timeoutMs = options.timeoutMs;
   }
 
-  /** Requests of all partners: an unknown id takes as long as another partner's. */
-  read(requestIds: readonly string[]): Promise<readonly StatusRecord[]> {
-    return this.#within(
-      this.#collection
-        .find({ _id: { $in: requestIds } }, { ...reading, maxTimeMS: this.#serverMs })
-        .toArray(),
-    );
+  /**
+   * Requests of all partners: an unknown id takes as long as another partner's. `leftMs` is how long
+   * the caller waits.
+   */
+  read(requestIds: readonly string[], leftMs: number): Promise<readonly StatusRecord[]> {
+    const maxTimeMS = serverMs(leftMs);
+    const found = this.#collection.find({ _id: { $in: requestIds } }, { ...reading, maxTimeMS });
+    return within(leftMs, found.toArray());
   }
 
   /** Newest first. States have no index, so a page may be short although there are more. */
-  async list(query: ListQuery): Promise<ListPage> {
+  async list(query: ListQuery, leftMs: number): Promise<ListPage> {
     const { partnerId, test, since, until, states, before, idempotencyKey: key } = query;
-    if (key !== undefined) return this.#withKey(query, key);
+    if (key !== undefined) return this.#withKey(query, key, leftMs);
     const from = since && firstIdAt('req', later(since, -ID_AND_RECEIPT_MS));
     const end = until && firstIdAt('req', later(until, ID_AND_RECEIPT_MS));
     const [last] = [before, end].filter((id) => id !== undefined).toSorted();
     const lookedAt = states === undefined ? LIST_PAGE : LIST_LOOKED_AT;
-    const { found, next } = await this.#within(
+    const { found, next } = await within(
+      leftMs,
       newestOf<SubmissionRecord>(
         this.#collection,
         {
@@ -84,7 +84,7 @@ export class StatusReader {
           prefix: 'req',
           before: last,
           from,
-          withinMs: this.#serverMs,
+          withinMs: serverMs(leftMs),
         },
       ),
     );
@@ -95,15 +95,13 @@ export class StatusReader {
   }
 
   /** At most one record has the digest, so the other conditions need no query. */
-  async #withKey(query: ListQuery, key: string): Promise<ListPage> {
+  async #withKey(query: ListQuery, key: string, leftMs: number): Promise<ListPage> {
     const { partnerId, since, until, states, before } = query;
     const owner = ownerName(partnerId, query);
     const digest = idempotencyDigest(owner, 'submitApplication', key);
-    const found = await this.#within(
-      this.#collection
-        .find({ idempotencyDigest: digest }, { ...reading, maxTimeMS: this.#serverMs })
-        .toArray(),
-    );
+    const maxTimeMS = serverMs(leftMs);
+    const kept = this.#collection.find({ idempotencyDigest: digest }, { ...reading, maxTimeMS });
+    const found = await within(leftMs, kept.toArray());
     const records = found.filter(
       ({ _id, receivedAt, state, partnerId: itsPartner = '', test }) =>
         ownerName(itsPartner, { test }) === owner &&
@@ -114,12 +112,10 @@ export class StatusReader {
     );
     return { records };
   }
+}
 
-  get #serverMs(): number {
-    return this.#timeoutMs - ANSWER_MS;
-  }
+const serverMs = (leftMs: number): number => Math.max(1, Math.floor(leftMs - ANSWER_MS));
 
-  #within<T>(reads: Promise<T>): Promise<T> {
-    return withDeadline(reads, this.#timeoutMs, 'reading statuses');
-  }
+function within<T>(leftMs: number, reads: Promise<T>): Promise<T> {
+  return withDeadline(reads, Math.max(1, leftMs), 'reading statuses');
 }

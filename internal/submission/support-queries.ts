@@ -1,22 +1,18 @@
 /** Operators' queries on submissions, within bounds. */
 import type { Collection, Db, Filter } from 'mongodb';
 import { ownerName } from '../partner/mode.ts';
+import { later } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import { firstIdAt } from '../platform/ids.ts';
-import {
-  bounded,
-  newestOf,
-  pagesOf,
-  READ_DEADLINE_MS,
-  tookTooLong,
-  tooLong,
-} from '../platform/mongo-read.ts';
+import { bounded, newestOf, pagesOf, READ_DEADLINE_MS, tooLong } from '../platform/mongo-read.ts';
 import { idempotencyDigest } from './idempotency.ts';
+import { literally, namePattern } from './name-pattern.ts';
 import { rateLimitedCollection, type RateLimitedRecord } from './over-limit.ts';
 import { isOpen, type State } from './states.ts';
 import { live, liveOpen, submissionCollection, type SubmissionRecord } from './submission.ts';
 
 const BODY_PAGE = 100;
+const MINUTE_MS = 60_000;
 
 export interface Search {
   /** Normalised, like `ein`. */
@@ -25,7 +21,9 @@ export interface Search {
   readonly partner?: string;
   readonly idempotencyKey?: string;
   readonly state?: State;
+  /** Part of the business name, or all of it. */
   readonly name?: string;
+  readonly wholeName?: boolean;
   /** Part of the last error, or the code of a reason. */
   readonly reason?: string;
   readonly since?: Date;
@@ -100,15 +98,25 @@ export class SupportQueries {
     return (await found.toArray()).map(({ _id }) => _id);
   }
 
-  /** Reads all counts, which no index serves: a flood would pay for one at every request. */
-  async countedStatus(requestId: string): Promise<401 | 403 | 429 | 'too_many' | undefined> {
-    try {
-      const counted = await this.#rateLimited.findOne({ requestIds: requestId }, bounded);
-      return counted === null ? undefined : (counted.status ?? 429);
-    } catch (error) {
-      if (tookTooLong(error)) return 'too_many';
-      throw error;
-    }
+  /**
+   * Reads all counts, which no index serves: a flood would pay for one at every request. `unnamed`
+   * were turned away within a minute before `at`, and beyond the ids that are kept.
+   */
+  async turnedAway(requestId: string, at: Date) {
+    const within = { $gt: later(at, -MINUTE_MS), $lte: at };
+    const search = { $or: [{ requestIds: requestId }, { windowStart: within }] };
+    const found = await this.#rateLimited.find(search, bounded).toArray();
+    const statusOf = ({ status }: RateLimitedRecord) => status ?? 429;
+    const named = found.find(({ requestIds }) => requestIds.includes(requestId));
+    const byStatus = Map.groupBy(found, statusOf);
+    const unnamed = [...byStatus].map(([status, counted]) => ({
+      status,
+      count: counted.reduce((sum, { count, requestIds }) => sum + count - requestIds.length, 0),
+    }));
+    return {
+      status: named && statusOf(named),
+      unnamed: unnamed.filter(({ count }) => count > 0),
+    };
   }
 
   async newest(search: Search, limit: number): Promise<SubmissionRecord[]> {
@@ -215,6 +223,7 @@ export class SupportQueries {
 
 function filterOf(search: Search): Filter<SubmissionRecord> {
   const { email, ein, name, partner, state, reason, since, until, before } = search;
+  const whole = search.wholeName === true;
   const key = search.idempotencyKey;
   return {
     ...defined({ 'applicant.email': email, 'applicant.ein': ein, partnerId: partner }),
@@ -229,7 +238,7 @@ function filterOf(search: Search): Filter<SubmissionRecord> {
         }),
     ...(name === undefined
       ? {}
-      : { 'applicant.businessName': { $regex: literally(name), $options: 'i' } }),
+      : { 'applicant.businessName': { $regex: namePattern(name, { whole }), $options: 'i' } }),
     ...(state === undefined ? {} : stateFilter(state)),
     ...(reason === undefined
       ? {}
@@ -241,10 +250,6 @@ function filterOf(search: Search): Filter<SubmissionRecord> {
         }),
     ...idRange(since, before ?? firstAt(until)),
   };
-}
-
-function literally(text: string): string {
-  return text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 }
 
 /** With `dueAt`, the index requests_due serves open states. */

@@ -4,6 +4,7 @@ import { isEmailAddress } from '../application/email-address.ts';
 import { normalizeEmail } from '../application/identity.ts';
 import { handOversOf } from '../mail/ledger.ts';
 import { timeOfId } from '../platform/ids.ts';
+import { tookTooLong } from '../platform/mongo-read.ts';
 import { duration } from '../platform/terminal.ts';
 import type { State } from '../submission/states.ts';
 import { RECORD_SCHEMA, type SubmissionRecord } from '../submission/submission.ts';
@@ -108,15 +109,24 @@ async function knownOf(id: string, submissions: Stores['submissions'], now: Date
   }
   const age = now.getTime() - madeAt.getTime();
   if (age < 0) return `its time is ${utc(madeAt)} UTC, which has not come yet; is it copied right?`;
-  const counted = await submissions.countedStatus(id);
-  if (counted === 429)
+  const given = `it was given out ${utc(madeAt)} UTC, ${duration(age)} ago`;
+  const counted = await submissions.turnedAway(id, madeAt).catch((error: unknown) => {
+    if (!tookTooLong(error)) throw error;
+  });
+  if (counted === undefined)
+    return `${given}: ${UNRECORDED}; the many requests counted as turned away could not be searched`;
+  const { status, unnamed } = counted;
+  if (status === 429)
     return 'it was over the rate limit and answered 429, which is counted but not recorded';
-  if (counted === 401 || counted === 403)
-    return `it was one of many answered ${counted}, which are counted but not recorded`;
-  const unsearched =
-    counted === undefined ? '' : '; the many requests counted as turned away could not be searched';
-  return `it was given out ${utc(madeAt)} UTC, ${duration(age)} ago: answered 500, dropped in a flood of invalid keys, or past its retention${unsearched}`;
+  if (status !== undefined)
+    return `it was one of many answered ${status}, which are counted but not recorded`;
+  if (unnamed.length === 0) return `${given}: ${UNRECORDED}`;
+  const many = unnamed.map((one) => `${one.count} answered ${one.status}`).join(' or ');
+  return `${given}: perhaps one of ${many} in that minute, which are counted but not recorded; else ${UNRECORDED}`;
 }
+
+/** A count may be lost, or past its retention. */
+const UNRECORDED = 'answered 429 or 500, dropped in a flood of invalid keys, or past its retention';
 
 function pastState({ closedAt, notifiedAt }: Account): State {
   if (closedAt !== undefined) return 'closed';

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { normalizeEin, normalizeEmail } from '../application/identity.ts';
 import { later } from '../platform/clock.ts';
+import { namePattern, plainText } from '../submission/name-pattern.ts';
 import { states } from '../submission/states.ts';
 
 /** Of what is searched by: no stored value is longer. */
@@ -45,13 +46,20 @@ export const when = (now: Date) =>
     return z.NEVER;
   });
 
+/** People paste what other programs show: other widths, dashes and unseen characters. */
+const pasted = text(TEXT_MAX)
+  .transform(plainText)
+  .refine((value) => value !== '', 'It needs a value.');
+
 export const fields = {
-  email: text(TEXT_MAX).transform(normalizeEmail),
-  ein: z
-    .string()
-    .transform(normalizeEin)
+  email: pasted.transform(normalizeEmail),
+  ein: pasted
+    .transform((value) => normalizeEin(value.replace(/[\p{Pd}\s]/gu, '')))
     .refine((value) => /^[0-9]{9}$/.test(value), 'It must be nine digits.'),
-  name: text(TEXT_MAX),
+  name: pasted.refine(
+    (value) => namePattern(value) !== undefined,
+    'It is too long to be searched.',
+  ),
   partner: text(TEXT_MAX),
   state: z.enum(states, `It must be one of ${states.join(', ')}.`),
   reason: text(TEXT_MAX),

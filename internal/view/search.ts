@@ -1,5 +1,6 @@
 /** Requests that a search finds, and the kinds of faults in them by number. */
 import { ownerName } from '../partner/mode.ts';
+import { defined } from '../platform/defined.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { Search } from '../submission/support-queries.ts';
 import { maskApplicant } from './mask.ts';
@@ -49,6 +50,7 @@ export type Tally = Awaited<ReturnType<typeof tallyOf>>[number];
 export async function tallyOf(search: Search, { submissions }: Pick<Reads, 'submissions'>) {
   const found = (await submissions.tally(search, TALLIES)).map((group) => ({
     partner: ownerName(group.partnerId ?? '', group),
+    ...defined({ test: group.test }),
     state: group.state,
     /** Of the application, where a reason names one. */
     field: group.field ?? '',

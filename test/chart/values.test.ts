@@ -233,7 +233,7 @@ describe('settings', () => {
     };
     const all = await told(Object.values(others).reduce(set, traced));
     const wanted = Object.entries(others).map(([name, [path, given, arrives]]) => [
-      /\.(file|existingSecret)$/.test(path) ? `${name}_FILE` : name,
+      /(\.existingSecret|[.a-z]file)$/i.test(path) ? `${name}_FILE` : name,
       arrives ?? String(given),
     ]);
     expect(all).toMatchObject(Object.fromEntries(wanted));

@@ -46,6 +46,9 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   },
   'mongodb-rolled-back': { raises: [FAST], may: [SLOWLY, PAUSED, PENDING, DROPPED] },
   'mongodb-partitioned': { raises: [FAST, PENDING], may: [SLOWLY, DROPPED] },
+  // After a step of the clock no claim is taken over for 45 s.
+  'mongodb-clock-leaps': { raises: [], may: [RESCUES, WAITING, MAILS_WAITING, FAILING] },
+  'mongodb-insert-hangs': { raises: [], may: [WAITING, RESCUES, PAUSED, FAILING] },
   'mongodb-hiccups': { raises: [SLOWLY], may: [DROPPED] },
   'mongodb-hung-ingest-killed': {
     raises: [SLOWLY],

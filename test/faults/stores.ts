@@ -29,6 +29,10 @@ const ELECTION_MS = 12_000;
 const STALL_MS = 40_000;
 /** Shorter than 15 s, so that a withdrawal still comes first. */
 const PARTITION_MS = 8_000;
+/** Longer than the time between two measurements of the database's clock. */
+const LEAPT_MS = 12_000;
+/** Longer than a worker waits, shorter than its claim. */
+const INSERT_HANGS_MS = 30_000;
 /** The second failover leads to a former primary. */
 const FAILOVERS = 2;
 
@@ -199,6 +203,19 @@ export const storeFaults = {
     rhythm: { onMs: PARTITION_MS, offMs: BETWEEN_MS * 2 },
     inject: async (world, random) => pickSlot(world, 'ingest', random).door.part(),
     heal: async (world) => world.slots.forEach(({ door }) => door.join()),
+  },
+  'mongodb-clock-leaps': {
+    about: "the set's clock leaps a minute ahead and back, as in failovers to other machines",
+    rhythm: { onMs: LEAPT_MS, offMs: LEAPT_MS },
+    inject: async (world) => world.replicaSet.leap(60_000),
+    heal: async (world) => world.replicaSet.leap(0),
+  },
+  'mongodb-insert-hangs': {
+    about: 'inserts of accounts hang for 30 s and land after their workers have given up',
+    leastMs: STALL_MS,
+    rhythm: { onMs: ACCEPT_TIMEOUT_MS, offMs: BETWEEN_MS * 10 },
+    inject: async (world) => world.replicaSet.delayInserts(ACCOUNTS, INSERT_HANGS_MS),
+    heal: async (world) => world.replicaSet.delayInserts(ACCOUNTS, 0),
   },
   'mongodb-hiccups': {
     about: 'MongoDB hangs for 1.4 s every 6 s: some requests of each ten seconds fail',

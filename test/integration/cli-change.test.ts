@@ -5,6 +5,7 @@
 import { afterEach, expect, test } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
+import { AccountStore } from '../../internal/account/account-store.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { utc } from '../../internal/view/times.ts';
 import { newId } from '../../internal/platform/ids.ts';
@@ -12,10 +13,12 @@ import { systemClock as clock } from '../../internal/platform/clock.ts';
 import { pastLockConflicts } from '../../internal/platform/mongo.ts';
 import type { TrailEntry } from '../../internal/audit/entry.ts';
 import { OPERATOR_AUDIT, Trail } from '../../internal/audit/trail.ts';
+import { ledgerWith } from '../../internal/mail/ledger.ts';
 import { CLAIM_MS } from '../../internal/submission/limits.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { operatorWorld, spawnCli } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
+import { recordOf } from '../support/records.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import { leapingClock } from '../support/leaping-clock.ts';
 import { newApplication } from '../support/world.ts';
@@ -165,6 +168,52 @@ test('resend mails the same link again, only with --yes, also by query', async (
   expect((await done(...query, '--yes')).stdout).toContain('1 resent');
   await eventually('the third mail', () => mails().length === 3);
   await world.recordIn('completed', id);
+});
+
+test('a resend of many that was cut off and is given again mails nobody twice', async () => {
+  const since = new Date(Date.now() - 1).toISOString();
+  const three = [await completed(), await completed(), await completed()];
+  const mails = () => three.map(({ application }) => world.mail.mailsTo(application.email).length);
+  const order = (why: string, ...more: string[]) =>
+    cli('resend', '--state', 'completed', '--since', since, '--yes', '--why', why, ...more);
+  expect(await order('leak 1', '--limit', '2')).toMatchObject({ code: 0 });
+  await eventually('two mails', () => mails().filter((count) => count === 2).length === 2);
+  for (const { id } of three) await world.recordIn('completed', id);
+  const again = await order('leak 1');
+  expect(again.stdout).toContain('1 resent');
+  expect(again.stdout).toMatch(/was resent .* by this order: another --why makes another order/);
+  await eventually('one mail for each', () => mails().every((count) => count === 2));
+  for (const { id } of three) await world.recordIn('completed', id);
+  expect((await order('leak 1')).stdout).toContain('0 resent');
+  expect((await order('leak 2')).stdout).toContain('3 resent');
+  await eventually('another mail for each', () => mails().every((count) => count === 3));
+});
+
+test('an e-mail that was begun with its account and never handed over counts as none', async () => {
+  const application = newApplication();
+  const { email, business_name: businessName, ein } = application;
+  const record = { ...recordOf(application, new Date(), {}), version: 1 };
+  // A worker died between the insert of the account and the move of its record.
+  const intent = { claim: 2, startedAt: new Date(), attempt: 1, host: 'processor-1' };
+  const begun = (account: Account): Account => ({
+    ...account,
+    activation: { tokenHash: 'a'.repeat(64), expiresAt: new Date(Date.now() + 86_400_000) },
+    mail: ledgerWith(intent),
+  });
+  const owner = { requestId: record._id, partnerId: 'demo' };
+  const store = new AccountStore({ db: world.stores.db, clock });
+  await store.create({ email, businessName, ein }, owner, begun);
+  await world.stores.requests.insertOne({ ...record, dueAt: new Date() });
+  await world.recordIn('completed', record._id);
+  expect((await accountOf(record._id)).mail).toMatchObject({ possible: 1 });
+  expect((await done('audit', '--json')).json()).not.toMatchObject({
+    findings: expect.arrayContaining([
+      expect.objectContaining({
+        kind: 'mailed_twice',
+        ids: expect.arrayContaining([(await accountOf(record._id))._id]),
+      }),
+    ]),
+  });
 });
 
 test('correct-email mails a new link to the new address and voids the old one', async () => {

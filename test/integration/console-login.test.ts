@@ -118,6 +118,31 @@ test('a viewer sees everything masked, and a forged reveal is refused and shows 
   expect(await page.content()).not.toContain(application.email);
 });
 
+test('a viewer finds by whole values only, 20 times a minute, and the trail has what was shown', async () => {
+  const { page } = await logIn('viewer', '/find');
+  const finds = async (fields: Readonly<Record<string, string>>): Promise<boolean> => {
+    await page.goto(`${desk.url}/find`);
+    for (const [name, value] of Object.entries(fields)) await page.type(`#${name}`, value);
+    await Promise.all([page.waitForNavigation(), page.click('main button')]);
+    return (await textOf(page)).includes(requestId);
+  };
+  const { business_name: name, ein } = application;
+  expect(await textOf(page)).toContain('all of it');
+  expect(await finds({ name: name.slice(0, -1) })).toBe(false);
+  expect(await finds({ name: name.slice(1) })).toBe(false);
+  expect(await finds({ name: `\u200B ${name.toUpperCase()}` })).toBe(true);
+  expect(await finds({ ein: `${ein.slice(0, 2)}\u2011${ein.slice(2)}` })).toBe(true);
+  const [shown] = await world.stores.db
+    .collection(OPERATOR_AUDIT)
+    .find({ by: 'viewer@example.com' })
+    .sort({ _id: -1 })
+    .toArray();
+  expect(shown).toMatchObject({ action: 'find --ein', requestIds: [requestId] });
+  for (let asked = 4; asked < 20; asked += 1) await finds({ name: 'a' });
+  await finds({ name });
+  expect(await textOf(page)).toContain('Wait a minute');
+});
+
 test('a person without a role is shown no page and no figures', async () => {
   const { page } = await logIn('nobody');
   expect(await textOf(page)).toContain('nobody@example.com has neither the role');

@@ -157,6 +157,33 @@ describe('a loss of many Secrets', () => {
     expect(told()).toEqual([]);
   });
 
+  test('one after another ends at most half, also of partners with several Secrets', async () => {
+    const all = many(20).flatMap((one) => [one, secret(one.partnerId, { name: `${one.name}-b` })]);
+    await round(all);
+    for (let gone = 1; gone <= all.length; gone += 1) {
+      nowMs += 400;
+      await round(all.slice(gone));
+    }
+    expect(new Set(await stored()).size).toBe(10);
+    expect(told()).toHaveLength(1);
+  });
+
+  test('is judged for live keys also where those of tests stay', async () => {
+    const tests = many(8).map(({ partnerId }) =>
+      secret(partnerId, {
+        name: `t-${partnerId}`,
+        keys: [newApiKey({ test: true })],
+        terms: { test: true },
+      }),
+    );
+    const all = many(8);
+    await round([...all, ...tests]);
+    for (let gone = 1; gone <= 8; gone += 1) await round([...all.slice(gone), ...tests]);
+    const live = (await storedKeys(stores.db)).filter(({ terms }) => !terms.test);
+    expect(live).toHaveLength(4);
+    expect(told()).toHaveLength(1);
+  });
+
   test('slowly is meant', async () => {
     const all = many(6);
     await round(all);
@@ -179,6 +206,9 @@ describe('a loss of many Secrets', () => {
     await round([...rotated, big]);
     await round(rotated);
     expect(await stored()).toHaveLength(5);
+    // Nor does its loss hold back what another partner does in the same minutes.
+    await round(rotated.slice(1));
+    expect(await stored()).toHaveLength(4);
   });
 
   test('ends where an operator confirms it by revoking', async () => {

@@ -41,7 +41,7 @@ async function insert(all: readonly SubmissionRecord[]): Promise<void> {
 async function wholeList(query: ListQuery): Promise<string[]> {
   const ids: string[] = [];
   for (let before: string | undefined; ;) {
-    const page = await reader.list({ ...query, before });
+    const page = await reader.list({ ...query, before }, TIMEOUT_MS);
     ids.push(...page.records.map(({ _id }) => _id));
     if (page.next === undefined) return ids;
     before = page.next;
@@ -56,7 +56,7 @@ beforeAll(async () => {
   });
   const db = client.db(stores.database);
   await ensureIndexes(stores.db, submissionIndexes);
-  reader = new StatusReader({ db, timeoutMs: TIMEOUT_MS });
+  reader = new StatusReader({ db });
   support = new SupportQueries(db);
   const now = Date.now();
   await insert(
@@ -132,8 +132,8 @@ describe('the database', () => {
     ['a key', 'requests_idempotency', { partnerId: 'busy', idempotencyKey: 'a key' }],
   ])('reads by the index and ends in time: %s', async (_, index, query) => {
     asked.length = 0;
-    const { next } = await reader.list(query);
-    if (next !== undefined) await reader.list({ ...query, before: next });
+    const { next } = await reader.list(query, TIMEOUT_MS);
+    if (next !== undefined) await reader.list({ ...query, before: next }, TIMEOUT_MS);
     await expectBounded(index);
   });
 

@@ -21,6 +21,20 @@ One credential, as JSON of {"secret", "key"} or {"file"}: a component's own wher
 {{- end -}}
 {{- end -}}
 
+{{/* Our certificate for Redis, as JSON of setting to {"key"} in its Secret or {"file"}. Takes the root. */}}
+{{- define "partner-ingest.redisTls" -}}
+{{- $tls := dict -}}
+{{- with .Values.redis.tls -}}
+{{- if .existingSecret -}}
+{{- $tls = dict "REDIS_TLS_CERT" (dict "key" "tls.crt") "REDIS_TLS_KEY" (dict "key" "tls.key") -}}
+{{- end -}}
+{{- range $setting, $file := dict "REDIS_TLS_CERT" .certFile "REDIS_TLS_KEY" .keyFile "REDIS_TLS_CA" .caFile -}}
+{{- if $file }}{{ $_ := set $tls $setting (dict "file" $file) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- $tls | toJson -}}
+{{- end -}}
+
 {{/* Which setting each credential is, as JSON. */}}
 {{- define "partner-ingest.credentialSettings" -}}
 {{- dict "mongodb" "MONGODB_URI" "redis" "REDIS_URL" "smtp" "SMTP_URL" "links" "LINK_SECRET" "probe" "PROBE_KEY" "tests" "PROBE_KEY" | toJson -}}
@@ -35,6 +49,12 @@ One credential, as JSON of {"secret", "key"} or {"file"}: a component's own wher
 - name: {{ $setting }}_FILE
   value: {{ $credential.file | default (printf "%s/%s" (include "partner-ingest.secretsPath" $) $setting) | quote }}
 {{- end }}
+{{- if has "redis" .credentials }}
+{{- range $setting, $from := include "partner-ingest.redisTls" .root | fromJson }}
+- name: {{ $setting }}_FILE
+  value: {{ $from.file | default (printf "%s/%s" (include "partner-ingest.secretsPath" $) $setting) | quote }}
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* The sources of the projected volume with those files; empty when something else brings all of them. */}}
@@ -46,6 +66,15 @@ One credential, as JSON of {"secret", "key"} or {"file"}: a component's own wher
 - secret:
     name: {{ $credential.secret | quote }}
     items: [{ key: {{ $credential.key | quote }}, path: {{ index $settings . }} }]
+{{- end }}
+{{- end }}
+{{- if has "redis" .credentials }}
+{{- range $setting, $from := include "partner-ingest.redisTls" .root | fromJson }}
+{{- with $from.key }}
+- secret:
+    name: {{ $.root.Values.redis.tls.existingSecret | quote }}
+    items: [{ key: {{ . }}, path: {{ $setting }} }]
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end -}}

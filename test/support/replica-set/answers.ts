@@ -31,6 +31,7 @@ export function helloOf(member: {
   readonly primary: number | undefined;
   readonly term: number;
   readonly topologyVersion: Document;
+  readonly localTime: Date;
 }): Document {
   const hosts = member.ports.map((port) => `127.0.0.1:${port}`);
   const primary = member.primary === member.index;
@@ -52,7 +53,7 @@ export function helloOf(member: {
     maxBsonObjectSize: 16_777_216,
     maxMessageSizeBytes: 48_000_000,
     maxWriteBatchSize: 100_000,
-    localTime: new Date(),
+    localTime: member.localTime,
     logicalSessionTimeoutMinutes: 30,
     minWireVersion: 0,
     maxWireVersion: MAX_WIRE_VERSION,

@@ -53,6 +53,8 @@ export class ReplicaSet {
   readonly #written = new Map<string, Promise<Buffer>>();
   readonly #refusals = new Map<string, Document & { readonly collection: string | undefined }>();
   readonly #holds = new Map<string, number>();
+  readonly #insertDelays = new Map<string, number>();
+  #aheadMs = 0;
   #primary: number | undefined = 0;
   #latestPrimary = 0;
   #term = 1;
@@ -129,6 +131,16 @@ export class ReplicaSet {
     this.#elect();
   }
 
+  /** The members' clocks are this far ahead. */
+  leap(milliseconds: number): void {
+    this.#aheadMs = milliseconds;
+  }
+
+  /** Inserts into this collection land as much later, also those whose client has gone. */
+  delayInserts(collection: string, milliseconds: number): void {
+    this.#insertDelays.set(collection, milliseconds);
+  }
+
   /** Holds replies to this command for this time. */
   holdReplies(command: string, milliseconds: number): void {
     this.#holds.set(command, milliseconds);
@@ -180,6 +192,7 @@ export class ReplicaSet {
       primary,
       term,
       topologyVersion: this.#topologyVersion({ index }),
+      localTime: new Date(Date.now() + this.#aheadMs),
     });
   }
 
@@ -211,10 +224,18 @@ export class ReplicaSet {
     ) {
       return answer({ ...refusal, collection: undefined });
     }
+    const delayMs = name === 'insert' ? this.#insertDelays.get(request.command['insert']) : 0;
+    if (delayMs) return answer(await this.#insertLate(request.command, delayMs));
     const reply = await this.#run(name, request, line);
     const hold = this.#holds.get(name);
     if (hold !== undefined) await new Promise((resolve) => setTimeout(resolve, hold));
     if (!request.oneWay) line.reply(reply);
+  }
+
+  /** By a connection of our own, because that of the client may have ended. */
+  async #insertLate({ insert, documents, ordered, $db }: Document, delayMs: number) {
+    await new Promise((resolve) => setTimeout(resolve, delayMs));
+    return this.#client.db($db).command({ insert, documents, ordered });
   }
 
   async #answerHello(request: Request, line: Line, member: Seat): Promise<void> {

@@ -1,0 +1,41 @@
+import { expect, test } from '@jest/globals';
+import { namePattern } from './name-pattern.ts';
+
+/** MongoDB's `i` option is JavaScript's `iu`. */
+const finds = (asked: string, stored: string, whole = false): boolean =>
+  new RegExp(namePattern(asked, { whole })!, 'iu').test(stored);
+
+test.each([
+  ['Café Zoë', 'cafe\u0301 zoe\u0308'],
+  ['cafe\u0301', 'CAFÉ'],
+  ["O'Hara", 'O’Hara'],
+  ['O’Hara', "O'Hara"],
+  ['"Best" Foods', '“Best” Foods'],
+  ['ACME Ltd', 'ＡＣＭＥ\u3000Ｌｔｄ'],
+  ['ＡＣＭＥ', 'Acme'],
+  ['Smith-Jones', 'Smith–Jones'],
+  ['Smith\u2011Jones', 'Smith-Jones'],
+  ['Two  Words', 'two\u00A0words'],
+  ['zero', 'z\u200Be\u00ADro'],
+  ['ze\u200Bro\uFEFF', 'Zero'],
+  ['A+B (Holdings) [x] $1', 'a+b (holdings) [x] $1'],
+  ['株式会社', '株式会社サンプル'],
+])('%j finds %j', (asked, stored) => {
+  expect(finds(asked, stored)).toBe(true);
+});
+
+test.each([
+  ['Acme', 'Acme Ltd', false],
+  ['cme Ltd', 'Acme Ltd', false],
+  ['.*', 'Acme Ltd', false],
+  ['Acme|Ltd', 'Ltd', false],
+  ['acme ltd', ' Acme\u00A0Ltd\u200B ', true],
+  ['Cafe', 'Cafe\u0301', false],
+])('%j as a whole name, %j: %s', (asked, stored, found) => {
+  expect(finds(asked, stored, true)).toBe(found);
+});
+
+test('the longest name has a pattern only while MongoDB takes it', () => {
+  expect(namePattern('w'.repeat(500))).toBeDefined();
+  expect(namePattern("'".repeat(1_000))).toBeUndefined();
+});

@@ -1,0 +1,101 @@
+/** The first page lists all that is wrong, and leads to a partner that is over its limit. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { Browser, Page } from 'puppeteer-core';
+import { accessFaults, openBrowser, textOf } from '../support/browser.ts';
+import { send } from '../support/http.ts';
+import { newRecord } from '../support/records.ts';
+import { eventually } from '../support/wait.ts';
+import { newApplication, worldOf, type InProcess } from '../support/world.ts';
+
+const LIMIT = 60;
+const SENT = 104;
+const names = ['controller', 'ingest', 'processor'] as const;
+const { world, ...processes } = await worldOf(names, {
+  controller: false,
+  environment: { RATE_LIMIT_MAX: String(LIMIT) },
+});
+let browser: Browser;
+let page: Page;
+let desk: InProcess;
+
+beforeAll(async () => {
+  browser = await openBrowser();
+  page = await browser.newPage();
+  desk = await world.start('console', {
+    CONSOLE_PROCESSES: Object.values(processes)
+      .map(({ adminUrl }) => adminUrl)
+      .join(','),
+  });
+});
+afterAll(() => browser.close());
+
+const listed = (): Promise<string[]> =>
+  page.$$eval('.problems li', (items) => items.map((item) => item.textContent ?? ''));
+
+async function nowLists(words: RegExp): Promise<string[]> {
+  return eventually(`the list to say ${words}`, async () => {
+    await page.goto(desk.url);
+    const list = await listed();
+    return list.some((line) => words.test(line)) && list;
+  });
+}
+const isGood = async (): Promise<boolean> => (await page.$('p.good')) !== null;
+
+function dead(lastError: string, more: object = {}) {
+  const { dueAt: _, ...record } = newRecord({ state: 'dead_lettered', lastError, ...more });
+  return record;
+}
+
+test('nothing is wrong only once all was read', async () => {
+  await eventually('the page to be good', async () => {
+    await page.goto(desk.url);
+    const text = await textOf(page);
+    expect(/Nothing/.test(text)).toBe(!/Not read yet/.test(text));
+    return isGood();
+  });
+  expect(await listed()).toEqual([]);
+});
+
+test('a dead test is no fault, and each kind of dead letters is', async () => {
+  await world.stores.requests.insertMany([
+    dead('a test', { test: true }),
+    dead('the disk is full'),
+    ...Array.from({ length: 255 }, () => dead('the relay refuses our sender')),
+  ]);
+  const list = await nowLists(/given up/);
+  expect(list).toEqual([
+    expect.stringMatching(/^Fault 255 given up .*: the relay refuses our sender, such as req_/),
+    expect.stringMatching(/^Fault 1 given up .*: the disk is full, such as req_/),
+  ]);
+  expect(await isGood()).toBe(false);
+  expect(await textOf(page)).not.toMatch(/Nothing/);
+});
+
+test('half of our requests fail: two clicks lead to the 429', async () => {
+  const late: string[] = [];
+  for (let sent = 0; sent < SENT; sent += 1) {
+    const body = JSON.stringify(newApplication());
+    const { status, headers } = await send(processes.ingest.url, { key: world.key, body });
+    if (status === 429) late.push(String(headers['x-request-id']));
+  }
+  expect(late).toHaveLength(SENT - LIMIT);
+  const list = await nowLists(/44 of 104 requests of the last 5 minutes were answered 429/);
+  // What stops something stands above.
+  expect(list.map((line) => line.split(' ')[0])).toEqual(['Fault', 'Fault', 'Warning']);
+  const row = await page.$$eval('tbody tr', (rows) => rows.map((one) => one.textContent ?? ''));
+  expect(row).toContainEqual(expect.stringMatching(/demo.*104.*42.3 %.*429: 44/));
+  expect(await accessFaults(page)).toEqual([]);
+  await Promise.all([page.waitForNavigation(), page.click('.problems .warn a')]);
+  expect(page.url()).toBe(`${desk.url}/partners/demo`);
+  const text = await textOf(page);
+  expect(text).toContain('104 requests, of which 42.3 % failed');
+  expect(text).toMatch(/429\s+44\s+42\.3 %\s+over the limit of its address or of the partner/);
+  expect(await accessFaults(page)).toEqual([]);
+
+  const unnamed = await eventually('counts without ids', async () => {
+    const named = new Set((await world.rateLimited()).flatMap(({ requestIds }) => requestIds));
+    return named.size > 0 && late.find((id) => !named.has(id));
+  });
+  await page.goto(`${desk.url}/requests/${unnamed}`);
+  expect(await textOf(page)).toMatch(/perhaps one of \d+ answered 429 in that minute/);
+});

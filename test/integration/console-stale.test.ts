@@ -1,0 +1,196 @@
+/** The first page is refreshed, and once it is not, it says since when and why, and nothing is green. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { createServer, type Server } from 'node:http';
+import { Provider } from 'oidc-provider';
+import type { Browser, Page } from 'puppeteer-core';
+import { freePort } from '../../deploy/local/stores/wait.ts';
+import { accessFaults, openBrowser, picture, textOf } from '../support/browser.ts';
+import { listen } from '../support/listen.ts';
+import { submit } from '../support/processing.ts';
+import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
+import { HEAL_HANG_MS, eventually } from '../support/wait.ts';
+import { newApplication, worldOf, type InProcess } from '../support/world.ts';
+
+const names = ['controller', 'ingest', 'processor'] as const;
+const { world, ingest, ...others } = await worldOf(names, { controller: false });
+const CONSOLE_PROCESSES = [ingest, ...Object.values(others)].map((one) => one.adminUrl).join(',');
+let browser: Browser;
+let provider: Server;
+let desk: InProcess;
+let forwarded: TcpProxy;
+let database: TcpProxy;
+let [cutOff, gone, loggedOut]: Page[] = [];
+
+beforeAll(async () => {
+  browser = await openBrowser();
+  desk = await world.start('console', { CONSOLE_PROCESSES });
+  forwarded = await startTcpProxy(desk.url);
+  database = await startTcpProxy(world.stores.mongodbUri);
+  const apart = await world.start('console', { CONSOLE_PROCESSES, MONGODB_URI: database.url });
+  [cutOff, gone, loggedOut] = [await open(apart.url), await open(forwarded.url), await logIn()];
+  // A chart with a green line has two rounds, in which something was accepted.
+  for (const page of [cutOff, gone, loggedOut])
+    await eventually('each page to be green', async () => {
+      await submit(world, ingest, newApplication());
+      const { words, pixels } = await greenOf(page);
+      return words > 0 && pixels > 0;
+    });
+}, HEAL_HANG_MS);
+afterAll(async () => {
+  database.pass();
+  await browser.close();
+  await Promise.all([forwarded.close(), database.close()]);
+  provider.close();
+  provider.closeAllConnections();
+});
+
+/** In front of the others, because a tab that is not seen is not refreshed. */
+async function open(url: string): Promise<Page> {
+  const context = await browser.createBrowserContext();
+  const page = await context.newPage();
+  await page.goto(url);
+  return page;
+}
+
+async function logIn(): Promise<Page> {
+  const [port, consolePort] = [await freePort(), await freePort()];
+  const [issuer, url] = [port, consolePort].map((one) => `http://127.0.0.1:${one}`);
+  const client = { client_id: 'console', client_secret: 'a-client-secret-for-tests' };
+  const oidc = new Provider(issuer!, {
+    clients: [{ ...client, redirect_uris: [`${url}/login/callback`] }],
+    claims: { openid: ['sub', 'roles'], email: ['email'], profile: [] },
+    conformIdTokenClaims: false,
+    findAccount: (_: unknown, id: string) => ({
+      accountId: id,
+      claims: () => ({ sub: id, email: `${id}@example.com`, email_verified: true, roles: [id] }),
+    }),
+  });
+  provider = createServer((request, response) => void oidc.callback()(request, response));
+  await listen(provider, port);
+  await world.start('console', {
+    CONSOLE_PROCESSES,
+    CONSOLE_PORT: String(consolePort),
+    CONSOLE_URL: url!,
+    CONSOLE_SESSION_SECRET: 'a-secret-for-tests-of-32-characters-or-more',
+    OIDC_ISSUER: issuer!,
+    OIDC_CLIENT_ID: client.client_id,
+    OIDC_CLIENT_SECRET: client.client_secret,
+  });
+  const page = await open(url!);
+  await page.type('[name=login]', 'viewer');
+  await page.type('[name=password]', 'any');
+  await Promise.all([page.waitForNavigation(), page.click('[type=submit]')]);
+  await Promise.all([page.waitForNavigation(), page.click('[type=submit]')]);
+  return page;
+}
+
+/** Words, and dots of the charts' lines, in the light scheme's green. */
+function greenOf(page: Page): Promise<{ words: number; pixels: number }> {
+  return page.evaluate(`(() => {
+    const isGreen = (element) => getComputedStyle(element).color === 'rgb(17, 99, 41)';
+    const isShown = (element) => element.checkVisibility();
+    let pixels = 0;
+    for (const canvas of document.querySelectorAll('canvas')) {
+      const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+      for (let at = 0; at < data.length; at += 4)
+        if (data[at] === 17 && data[at + 1] === 99 && data[at + 2] === 41) pixels += 1;
+    }
+    const words = [...document.querySelectorAll('main *')].filter(isShown).filter(isGreen).length;
+    return { words, pixels };
+  })()`) as Promise<{ words: number; pixels: number }>;
+}
+
+/** Undefined while it is not shown. */
+const barOf = async (page: Page): Promise<string | undefined> => {
+  const bar = await page.$('#stale:not([hidden])');
+  return bar?.evaluate((element) => (element as { innerText: string }).innerText);
+};
+
+async function expectStale(page: Page, why: RegExp): Promise<void> {
+  const since = await readAt(page);
+  const bar = await eventually('a red bar', () => barOf(page), HEAL_HANG_MS);
+  expect(bar).toMatch(why);
+  expect(bar).toMatch(/^Not renewed since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC/);
+  expect(await greenOf(page)).toEqual({ words: 0, pixels: 0 });
+  expect(await textOf(page)).not.toMatch(/Nothing/);
+  expect(await accessFaults(page)).toEqual([]);
+  await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: 'light' }]);
+  expect(await readAt(page)).toEqual(since);
+}
+
+const readAt = (page: Page): Promise<string> =>
+  page.$eval('.refresh time', (time) => time.getAttribute('datetime') ?? '');
+
+const renewed = async (page: Page, before: string): Promise<unknown> =>
+  eventually('the page to be refreshed', async () => (await readAt(page)) > before, HEAL_HANG_MS);
+
+test('a link that keeps the focus does not end refreshing, and keeps the focus', async () => {
+  const page = await open(desk.url);
+  await page.focus('main a');
+  const focused = (): Promise<unknown> =>
+    page.evaluate('[document.activeElement.tagName, document.activeElement.getAttribute("href")]');
+  const link = await focused();
+  expect(link).toEqual(['A', expect.any(String)]);
+  await renewed(page, await readAt(page));
+  expect(await focused()).toEqual(link);
+  // As after a click on a request: the tab comes back with its focus.
+  const other = await page.browserContext().newPage();
+  await other.goto(`${desk.url}/trail`);
+  const before = await readAt(page);
+  await page.bringToFront();
+  await renewed(page, before);
+  expect(await focused()).toEqual(link);
+  expect(await barOf(page)).toBeUndefined();
+});
+
+test('only a marked text waits, and the page says so', async () => {
+  const page = await open(desk.url);
+  await page.evaluate("getSelection().selectAllChildren(document.querySelector('h1'))");
+  await eventually('it says that it waits', async () =>
+    /waits while a text is marked/.test(await textOf(page)),
+  );
+  const before = await readAt(page);
+  expect(await eventually('a red bar', () => barOf(page), HEAL_HANG_MS)).toMatch(/text is marked/);
+  expect(await readAt(page)).toBe(before);
+  await page.evaluate('getSelection().removeAllRanges()');
+  await renewed(page, before);
+  expect(await barOf(page)).toBeUndefined();
+});
+
+test('a page whose console is gone says so, and recovers with it', async () => {
+  forwarded.park();
+  forwarded.cut();
+  await expectStale(gone!, /the console does not answer/);
+  await picture(gone!, 'now-stale');
+  forwarded.pass();
+  await eventually('no bar', async () => (await barOf(gone!)) === undefined, HEAL_HANG_MS);
+  expect((await greenOf(gone!)).words).toBeGreaterThan(0);
+});
+
+test('a page whose session has ended says so, and does not begin another log-in', async () => {
+  const context = loggedOut!.browserContext();
+  await context.deleteCookie(...(await context.cookies()));
+  await expectStale(loggedOut!, /you are logged out/);
+  expect(await context.cookies()).toEqual([]);
+  expect(await loggedOut!.$eval('#stale a', (link) => link.getAttribute('href'))).toBe('/');
+});
+
+test('a page whose console has lost the database says so, although it is refreshed', async () => {
+  database.holdRequests();
+  await eventually('a red bar', () => barOf(cutOff!), HEAL_HANG_MS);
+  expect(await barOf(cutOff!)).toMatch(/MongoDB|database/);
+  expect(await greenOf(cutOff!)).toEqual({ words: 0, pixels: 0 });
+  const now = await cutOff!.evaluate(`fetch('/').then((answer) => answer.text())`);
+  expect(now).toMatch(/id="stale"[^>]*role="alert">Not renewed since/);
+  database.pass();
+  await eventually('no bar', async () => (await barOf(cutOff!)) === undefined, HEAL_HANG_MS);
+});
+
+test('a console that has read nothing yet calls nothing good', async () => {
+  database.holdRequests();
+  const url = (await world.start('console', { CONSOLE_PROCESSES, MONGODB_URI: database.url })).url;
+  const text = await textOf(await open(url));
+  expect(text).not.toMatch(/Nothing|None\.|No partner/);
+  expect(text).toMatch(/not been read yet/);
+  database.pass();
+});
