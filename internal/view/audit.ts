@@ -7,6 +7,7 @@ import { checkRecord, kinds, type Kind } from './check-records.ts';
 import type { Reads } from './reads.ts';
 
 const FINDINGS_LISTED = 20;
+const READ_AGAIN = 500;
 /** The settings allow no retention below a day. */
 const SHORTEST_RETENTION_MS = DAY_MS;
 /** Work in progress settles within this time. */
@@ -14,31 +15,23 @@ const SECOND_LOOK_MS = 1_000;
 
 export type AuditView = Awaited<ReturnType<typeof auditView>>;
 
-type Suspect = readonly [Kind, id: string];
+export type Suspect = readonly [Kind, id: string];
 
 export type AuditStores = Pick<
   Reads,
   'submissions' | 'accounts' | 'holds' | 'accountRequestsKeptMs'
 >;
 
-/** Reads everything that came at or after `since`, a page at a time; a rejection of `betweenPages` ends it. */
-export async function auditView(
-  stores: AuditStores,
-  clock: Clock,
-  since: Date | undefined,
-  betweenPages: () => Promise<void> = async () => {},
-) {
-  const { submissions, accounts } = stores;
+interface AuditedPage {
+  readonly records: readonly CheckedRecord[];
+  readonly accounts: readonly CheckedAccount[];
+  readonly pastRetention: number;
+  readonly suspects: readonly Suspect[];
+}
+
+/** Reads everything that came at or after `since`. */
+export async function auditView(stores: AuditStores, clock: Clock, since: Date | undefined) {
   const found = new Map<Kind, { count: number; readonly ids: string[] }>();
-  const add = (suspects: readonly Suspect[]): void => {
-    for (const [kind, id] of suspects) {
-      const one = found.get(kind) ?? { count: 0, ids: [] };
-      one.count += 1;
-      if (one.count <= FINDINGS_LISTED) one.ids.push(id);
-      found.set(kind, one);
-    }
-  };
-  const onHold = new Set((await stores.holds.list()).map(({ _id }) => _id));
   const requestsByState: Record<string, number> = {};
   const counts = {
     accepted: 0,
@@ -46,27 +39,21 @@ export async function auditView(
     accountsReleased: 0,
     accountsWhoseRequestIsPastRetention: 0,
   };
-  for await (const page of submissions.checkedPages(since)) {
-    for (const { state, httpStatus } of page) {
+  for await (const page of auditedPages(stores, clock, since)) {
+    for (const { state, httpStatus } of page.records) {
       requestsByState[state] = (requestsByState[state] ?? 0) + 1;
       if (httpStatus === 202) counts.accepted += 1;
     }
-    const check = (some: readonly CheckedRecord[]) => checkRecords(some, onHold, stores, clock);
-    add(await checkedTwice(page, check, (ids) => submissions.checked(ids)));
-    await betweenPages();
-  }
-  for await (const page of accounts.checkedPages(since)) {
-    counts.accounts += page.length;
-    counts.accountsReleased += page.filter(({ releasedAt }) => releasedAt !== undefined).length;
-    const mailedTwice = page.filter(({ mail }) => (mail?.possible ?? 0) > 1);
-    add(mailedTwice.map(({ _id }) => ['mailed_twice', _id]));
-    const check = async (some: readonly CheckedAccount[]): Promise<Suspect[]> => {
-      const { orphans, pastRetention } = await orphansOf(some, stores, clock);
-      counts.accountsWhoseRequestIsPastRetention += pastRetention;
-      return orphans;
-    };
-    add(await checkedTwice(page, check, (ids) => accounts.checked('_id', ids)));
-    await betweenPages();
+    const { accounts } = page;
+    counts.accounts += accounts.length;
+    counts.accountsReleased += accounts.filter(({ releasedAt }) => releasedAt !== undefined).length;
+    counts.accountsWhoseRequestIsPastRetention += page.pastRetention;
+    for (const [kind, id] of page.suspects) {
+      const one = found.get(kind) ?? { count: 0, ids: [] };
+      one.count += 1;
+      if (one.count <= FINDINGS_LISTED) one.ids.push(id);
+      found.set(kind, one);
+    }
   }
   const findings = [...found].map(([kind, one]) => ({ kind, ...kinds[kind], ...one }));
   const problems = findings.filter(({ weight }) => weight === 'problem');
@@ -77,6 +64,50 @@ export async function auditView(
     /** Each has at most `FINDINGS_LISTED` ids. */
     findings,
   };
+}
+
+/** A page at a time, each read when it is asked for: first of requests, then of accounts. */
+export async function* auditedPages(
+  stores: AuditStores,
+  clock: Clock,
+  since?: Date,
+): AsyncGenerator<AuditedPage> {
+  const { submissions, accounts } = stores;
+  for await (const records of submissions.checkedPages(since)) {
+    const check = (some: readonly CheckedRecord[]) => checkRecords(some, stores, clock);
+    const suspects = await checkedTwice(records, check, (ids) => submissions.checked(ids));
+    yield { records, accounts: [], pastRetention: 0, suspects };
+  }
+  for await (const page of accounts.checkedPages(since)) {
+    let pastRetention = 0;
+    const check = async (some: readonly CheckedAccount[]): Promise<Suspect[]> => {
+      const alone = await orphansOf(some, stores, clock);
+      pastRetention += alone.pastRetention;
+      return alone.orphans;
+    };
+    const orphans = await checkedTwice(page, check, (ids) => accounts.checked('_id', ids));
+    const mailedTwice = page.filter(({ mail }) => (mail?.possible ?? 0) > 1);
+    const suspects = [...orphans, ...mailedTwice.map(({ _id }): Suspect => ['mailed_twice', _id])];
+    yield { records: [], accounts: page, pastRetention, suspects };
+  }
+}
+
+/** Those that are still so. */
+export async function unsettled(
+  suspects: readonly Suspect[],
+  stores: AuditStores,
+  clock: Clock,
+): Promise<Suspect[]> {
+  const still = new Set<string>();
+  for (let from = 0; from < suspects.length; from += READ_AGAIN) {
+    const ids = [...new Set(suspects.slice(from, from + READ_AGAIN).map(([, id]) => id))];
+    const records = await stores.submissions.checked(ids);
+    const accounts = await stores.accounts.checked('_id', ids);
+    const found = await checkRecords(records, stores, clock);
+    const { orphans } = await orphansOf(accounts, stores, clock);
+    for (const suspect of [...found, ...orphans]) still.add(String(suspect));
+  }
+  return suspects.filter((suspect) => still.has(String(suspect)));
 }
 
 /** The service keeps running, so a suspect is read again before it counts as a finding. */
@@ -93,10 +124,10 @@ async function checkedTwice<Document>(
 
 async function checkRecords(
   records: readonly CheckedRecord[],
-  onHold: ReadonlySet<string>,
-  { accounts }: AuditStores,
+  { accounts, holds }: AuditStores,
   clock: Clock,
 ): Promise<Suspect[]> {
+  const onHold = new Set((await holds.list()).map(({ _id }) => _id));
   const ids = records.map(({ _id }) => _id);
   const found = await accounts.checked('requestId', ids);
   const byRequest = new Map(found.map((account) => [account.requestId, account]));

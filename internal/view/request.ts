@@ -5,6 +5,7 @@ import { defined } from '../platform/defined.ts';
 import { referenceOf } from '../platform/ids.ts';
 import { cardOf, isOpen, type State } from '../submission/states.ts';
 import type { Applicant, SubmissionRecord } from '../submission/submission.ts';
+import { checkRecord, kinds, type Kind } from './check-records.ts';
 import type { FoundSubmission } from './look-up.ts';
 import { maskApplicant } from './mask.ts';
 import { nextStep, offersFor } from './next.ts';
@@ -17,11 +18,29 @@ import { fromNow, utc, utcSeconds } from './times.ts';
 
 /** By e-mail address and by EIN each. */
 const OTHERS_LISTED = 10;
+const OF_THE_NEXT_STEP: readonly Kind[] = ['overdue', 'never_due'];
 
 /** `good` ended as it should, `bad` needs an operator, `other` needs the partner. */
 export type Tone = 'good' | 'open' | 'bad' | 'other';
 
 export type RequestView = Awaited<ReturnType<typeof requestView>>;
+
+/** What the audit finds that no next step corrects. */
+function wrongWith(
+  record: FoundSubmission,
+  account: Account | undefined,
+  { now, onHold }: { readonly now: Date; readonly onHold: boolean },
+): string | undefined {
+  // The audit reads neither tests nor what is built from an account.
+  if (record.test === true || record.pastRetention === true) return undefined;
+  const held = new Set(onHold ? [record.partnerId ?? ''] : []);
+  const found = checkRecord(record, account, { now, onHold: held });
+  const meanings = found
+    .filter((kind) => kinds[kind].weight === 'problem' && !OF_THE_NEXT_STEP.includes(kind))
+    .map((kind) => kinds[kind].meaning);
+  if (meanings.length === 0) return undefined;
+  return `something is wrong: it ${meanings.join(', and ')}; "What is stuck" in docs/operations.md says what to do`;
+}
 
 /** `reveal` must have been noted in the trail. */
 export async function requestView(
@@ -36,7 +55,9 @@ export async function requestView(
     othersOf(record, reads),
   ]);
   const circumstances = { now, onHold };
-  const { waits, next } = nextStep(record, account, circumstances);
+  const step = nextStep(record, account, circumstances);
+  const { waits } = step;
+  const next = wrongWith(record, account, circumstances) ?? step.next;
   const offers = offersFor(record, account, circumstances);
   const happenings = timeline(record, account, actions);
   return {

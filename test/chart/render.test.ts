@@ -24,6 +24,7 @@ import {
   everything,
   examples,
   helm,
+  manifest,
   objectsOf,
   one,
   podsOf,
@@ -33,6 +34,11 @@ import {
   type Json,
 } from '../support/chart.ts';
 import { listen } from '../support/listen.ts';
+
+interface ExternalSpec {
+  readonly target?: { readonly template: { readonly metadata: object } };
+  readonly data: readonly { readonly secretKey: string }[];
+}
 
 const COMPONENTS = ['ingest', 'processor', 'controller'];
 /** The only look-up: an upgrade keeps the number of pods that an autoscaler set. */
@@ -94,6 +100,25 @@ describe('the chart', () => {
   test.each(examples)('the example %s renders, and begins with what it needs', async (name) => {
     expect((await renderExample(name, {}, 'x')).length).toBeGreaterThan(10);
     expect(readFileSync(`${ROOT}deploy/examples/${name}`, 'utf8')).toMatch(/^#.*Before it: /m);
+  });
+
+  test('the External Secrets make the Secrets that the other examples have', () => {
+    const made = manifest('deploy/examples/external-secrets.yaml').map(({ metadata, spec }) => ({
+      name: metadata.name,
+      meant: (spec as ExternalSpec).target?.template.metadata,
+      keys: (spec as ExternalSpec).data.map(({ secretKey }) => secretKey),
+    }));
+    const given = ['secrets', 'partner-key'].flatMap((file) =>
+      manifest(`deploy/examples/${file}.yaml`).map((secret) => {
+        const { name, labels, annotations } = secret.metadata;
+        return {
+          name,
+          meant: labels && { labels, annotations },
+          keys: Object.keys(secret['stringData'] as object),
+        };
+      }),
+    );
+    expect(made).toEqual(given);
   });
 
   test('the smallest production values need no operator, and a hard spread counts only usable nodes', async () => {

@@ -179,6 +179,16 @@ test('correct-email mails a dead letter whose worker died after creating the acc
   ]);
 });
 
+test('show says that a request contradicts its account, until it does not', async () => {
+  const { id } = await completed();
+  const lost = await accounts.findOneAndDelete({ requestId: id });
+  expect((await cli('show', id)).stdout).toContain(
+    'something is wrong: it should have an account, but there is none',
+  );
+  await accounts.insertOne(lost!);
+  expect((await cli('show', id)).stdout).not.toContain('something is wrong');
+});
+
 test('an account without a request is a problem only where no retention explains it', async () => {
   const { id } = await completed();
   await requests.deleteOne({ _id: id });

@@ -74,7 +74,7 @@ async function holdWait({ url }: InProcess): Promise<void> {
 async function start(of: Played) {
   const set = await startReplicaSet(world.stores.mongodbUri);
   sets.push(set);
-  // A leader audits at once, and then not for an hour.
+  // A leader audits at once.
   if (of === 'controller') set.refuse('find', UNAUTHORIZED, SUBMISSIONS);
   const process = await world.start(of === 'standby' ? 'controller' : of, {
     MONGODB_URI: (await set.door()).url,

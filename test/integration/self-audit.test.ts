@@ -1,8 +1,9 @@
 /** The audit by the leading controller. */
-import { expect, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { accountCollection, type Account } from '../../internal/account/account.ts';
 import { selfAudit } from '../../internal/controller/self-audit.ts';
+import { createLogger } from '../../internal/platform/log.ts';
 import { newId } from '../../internal/platform/ids.ts';
 import type { State } from '../../internal/submission/states.ts';
 import { type SubmissionRecord } from '../../internal/submission/submission.ts';
@@ -10,6 +11,7 @@ import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { createRegistry } from '../../internal/platform/registry.ts';
 import { kinds, type Kind } from '../../internal/view/check-records.ts';
+import { DAY_MS } from '../../internal/platform/clock.ts';
 import { newTestClock, recordOf } from '../support/records.ts';
 import { storesOfFile } from '../support/test-stores.ts';
 
@@ -54,28 +56,60 @@ async function plantAccount(account: Partial<Account>): Promise<void> {
   });
 }
 
-test('the audit counts the problems until the end of the term, each kind once', async () => {
+/** The audit of a leader that has just begun. */
+function begun(submissions: SupportQueries) {
   const registry = createRegistry('controller');
   const audit = selfAudit({
     stores: {
-      submissions: new SupportQueries(stores.db),
+      submissions,
       accounts: new AccountQueries(stores.db),
       holds: { list: async () => [], isSet: async () => false },
       accountRequestsKeptMs: 0,
     },
     clock,
     metrics: createControllerMetrics(registry),
+    log: createLogger('test', 'silent'),
   });
-  const found = async (): Promise<Record<string, number>> => {
-    await audit.run(new AbortController().signal);
-    return shown();
-  };
   const shown = async (): Promise<Record<string, number>> => {
     const lines = (await registry.metrics()).matchAll(
       /^partner_ingest_audit_findings\{kind="(\w+)".*\} (\d+)$/gm,
     );
     return Object.fromEntries([...lines].map(([, kind, count]) => [kind!, Number(count)]));
   };
+  const found = async (): Promise<Record<string, number>> => {
+    await audit.run(new AbortController().signal);
+    return shown();
+  };
+  return { audit, found, shown };
+}
+
+/** Each page has one record. */
+class SmallPages extends SupportQueries {
+  override async *checkedPages(since: Date | undefined) {
+    for await (const page of super.checkedPages(since)) for (const one of page) yield [one];
+  }
+}
+
+// Pauses between pages are shorter.
+const realTimeout = globalThis.setTimeout;
+beforeAll(() => {
+  globalThis.setTimeout = ((call: () => void, ms = 0, ...rest: []) =>
+    realTimeout(call, ms < HOUR_MS / 60 ? ms / 20 : ms, ...rest)) as typeof setTimeout;
+});
+afterAll(() => void (globalThis.setTimeout = realTimeout));
+
+test('a walk goes on where the round before ended', async () => {
+  for (let planted = 0; planted < 60; planted += 1) await plant('rejected');
+  await plant('rejected', { history: [] });
+  clock.advance(HOUR_MS);
+  const { found } = begun(new SmallPages(stores.db));
+  expect((await found())['history_disagrees']).toBe(0);
+  expect((await found())['history_disagrees']).toBe(1);
+  await requests.deleteMany({});
+});
+
+test('the audit counts the problems until they are settled, each kind once', async () => {
+  const { audit, found, shown } = begun(new SupportQueries(stores.db));
   const all = (ofKind: (kind: Kind) => number) =>
     Object.fromEntries(Object.keys(kinds).map((kind) => [kind, ofKind(kind as Kind)]));
 
@@ -108,9 +142,24 @@ test('the audit counts the problems until the end of the term, each kind once', 
   );
   expect(await found()).toEqual(all((kind) => (kinds[kind].weight === 'problem' ? 1 : 0)));
 
+  // The walk also reaches a record of last month, whose account is deleted then.
+  await plant('completed', {
+    accountId: 'acc_month',
+    account: { _id: 'acc_month', notifiedAt: clock.now() },
+  });
+  await requests.deleteMany({ state: 'recorded' });
+  clock.advance(30 * DAY_MS);
+  const before = await found();
+  const deleted = await accounts.findOneAndDelete({ _id: 'acc_month' });
+  const missing = { ...before, account_missing: before['account_missing']! + 1 };
+  expect(await found()).toEqual(missing);
   clock.advance(2 * HOUR_MS);
-  await found();
-  clock.advance(HOUR_MS);
+  expect(await found()).toEqual(missing);
+  await accounts.insertOne(deleted!);
+  expect(await found()).toEqual(before);
+
+  await requests.deleteMany({});
+  await accounts.deleteMany({});
   expect(await found()).toEqual(all(() => 0));
   audit.forget();
   expect(await shown()).toEqual({});
