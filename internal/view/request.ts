@@ -7,7 +7,7 @@ import { cardOf, isOpen, type State } from '../submission/states.ts';
 import type { Applicant, SubmissionRecord } from '../submission/submission.ts';
 import type { FoundSubmission } from './look-up.ts';
 import { maskApplicant } from './mask.ts';
-import { nextStep, offersFor } from './next.ts';
+import { nextStep, offersFor, type LineState } from './next.ts';
 import { errorOf } from './reasons.ts';
 import { accountJson, bodyInWords, recordJson, sentInWords, traceIdOf } from './record.ts';
 import type { Reads } from './reads.ts';
@@ -27,7 +27,11 @@ export type RequestView = Awaited<ReturnType<typeof requestView>>;
 export async function requestView(
   record: FoundSubmission,
   reads: Pick<Reads, 'submissions' | 'accounts' | 'holds' | 'trail'>,
-  { now, reveal }: { readonly now: Date; readonly reveal: boolean },
+  {
+    now,
+    reveal,
+    line,
+  }: { readonly now: Date; readonly reveal: boolean; readonly line?: LineState },
 ) {
   const [account, onHold, actions, others] = await Promise.all([
     reads.accounts.find('requestId', record._id),
@@ -35,7 +39,7 @@ export async function requestView(
     reads.trail.ofRequest(record._id),
     othersOf(record, reads),
   ]);
-  const circumstances = { now, onHold };
+  const circumstances = { now, onHold, line };
   const { waits, next } = nextStep(record, account, circumstances);
   const offers = offersFor(record, account, circumstances);
   const happenings = timeline(record, account, actions);

@@ -3,7 +3,9 @@ import { expect, test } from '@jest/globals';
 import type { Account } from '../account/account.ts';
 import type { MailHandOver } from '../account/mail-ledger.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
+import type { FoundSubmission } from './look-up.ts';
 import { maskText } from './mask.ts';
+import { nextStep } from './next.ts';
 import { errorOf } from './reasons.ts';
 import { mailsInWords, timeline } from './timeline.ts';
 
@@ -22,6 +24,23 @@ const ledgerOf = (...endings: readonly Partial<MailHandOver>[]) => ({
 const failedLogin = { result: 'unreachable', cause: 'EAUTH AUTH PLAIN 535' } as const;
 const logins = Array.from({ length: 25 }, () => failedLogin);
 const accepted = { result: 'accepted', code: 250 } as const;
+
+test.each([
+  ['recorded', { version: 0, dueAt: at(1) }, /^a free place$/],
+  ['recorded', { version: 1, dueAt: at(1) }, /^a retry at 2026-11-21 09:01:00 UTC, in 1 min/],
+  ['recorded', { version: 1, dueAt: at(0) }, /^a free place$/],
+  [
+    'account_created',
+    { version: 1, dueAt: at(0) },
+    /^the relay, .* since 2026-11-21 08:58:00 UTC$/,
+  ],
+  ['account_created', { version: 1, dueAt: at(0), test: true }, /^a free place$/],
+] as const)('with the relay away, a request that is %s, %j, waits for %s', (state, more, waits) => {
+  const record = { state, ...more } as unknown as FoundSubmission;
+  const line = { processors: 1, relay: { since: at(-2), why: '' } };
+  const told = nextStep(record, undefined, { now: at(0), onHold: false, line });
+  expect(told.waits).toMatch(waits);
+});
 
 test('e-mails that the relay did not take are shown as tried', () => {
   expect(mailsInWords(ledgerOf(...logins))).toBe('25 tried, none handed over');
