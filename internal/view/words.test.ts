@@ -62,6 +62,17 @@ test('an outage is one line with its cause, count and end', () => {
   ]);
 });
 
+test('the words of the relay stand in the timeline, and of a run those of the last', () => {
+  const refused = (answer: string) =>
+    ({ result: 'refused', phase: 'rcpt', code: 450, answer }) as const;
+  const record = { history: [], state: 'account_created' } as unknown as SubmissionRecord;
+  const said = (...endings: ReturnType<typeof refused>[]) =>
+    timeline(record, { mail: ledgerOf(...endings) } as unknown as Account, [])[0]?.what;
+  const words = 'e-mail handed to the mail server: answered 450 at rcpt, "450 ';
+  expect(said(refused('450 busy\r\n\u001b[1m'))).toMatch(`${words}busy \u{fffd}[1m" after 0 ms`);
+  expect(said(refused('450 wait 9 s'), refused('450 wait 8 s'))).toBe(`${words}wait 8 s"`);
+});
+
 test('states stand in order although the second clock was behind', () => {
   const history = [
     { state: 'recorded', at: at(1), attempt: 0 },
