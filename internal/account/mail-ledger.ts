@@ -20,7 +20,7 @@ export interface MailEnding {
   readonly enhancedCode?: string;
   /** nodemailer's words, such as `ETIMEDOUT CONN`. */
   readonly cause?: string;
-  /** Often names the relay's queue id. */
+  /** The relay's words, without the applicant's address: only people see them. */
   readonly answer?: string;
 }
 

@@ -1,5 +1,6 @@
 /** What the pods' counters say of the last hour, and what the database said last. */
 import type { SecretProblem } from '../partner/secret-problems.ts';
+import type { LineState } from '../view/next.ts';
 import type { PartnerView } from '../view/partners.ts';
 import type { Tally } from '../view/search.ts';
 import type { Pod, Sample } from './readings.ts';
@@ -61,6 +62,8 @@ export class Activity {
   /** Oldest first; at most an hour. */
   readonly rounds: Round[] = [];
   readonly startedAt: Date;
+  /** What all processors wait for, and since which round. */
+  readonly #awaited = new Map<string, Date>();
   #seen: ReadonlyMap<string, Seen> = new Map();
 
   constructor(startedAt: Date) {
@@ -79,8 +82,34 @@ export class Activity {
     }
     this.#seen = seen;
     this.pods = pods;
+    for (const what of ['relay', 'database']) {
+      const isAway = this.#processors().every((pod) =>
+        gauge([pod], 'worker_paused', { waits_for: what }),
+      );
+      if (!isAway || this.#processors().length === 0) this.#awaited.delete(what);
+      else if (!this.#awaited.has(what)) this.#awaited.set(what, at);
+    }
     this.rounds.push(roundOf(grown.flat(), pods, at));
     if (this.rounds.length > HISTORY_ROUNDS) this.rounds.shift();
+  }
+
+  /** Undefined before the first round. */
+  line(): LineState | undefined {
+    if (this.rounds.length === 0) return undefined;
+    const said = this.#processors().flatMap(({ faults, warnings }) => [...faults, ...warnings]);
+    const outageOf = (what: string, sign: RegExp) => {
+      const since = this.#awaited.get(what);
+      return since && { since, why: said.find((sentence) => sign.test(sentence)) ?? '' };
+    };
+    return {
+      processors: this.#processors().length,
+      relay: outageOf('relay', /^Relay\b/),
+      database: outageOf('database', /^MongoDB\b/),
+    };
+  }
+
+  #processors(): Pod[] {
+    return this.pods.filter(({ component }) => component === 'processor');
   }
 
   /** What each partner's requests got, in the last hour by default. */

@@ -1,6 +1,7 @@
 /** The first page: are partners well, is work going out, what is wrong, and who is affected. */
 import type { SecretProblem } from '../partner/secret-problems.ts';
 import { later } from '../platform/clock.ts';
+import { duration } from '../platform/terminal.ts';
 import { kinds } from '../view/check-records.ts';
 import type { Tally } from '../view/search.ts';
 import { gauge, type Activity } from './activity.ts';
@@ -17,6 +18,14 @@ const STALE_MS = 30_000;
 
 /** A partner that was over its limit before that is well again. */
 const LIMITED_MS = 300_000;
+
+/** As the alerts have them. */
+const ACCOUNT_WAITS_S = 600;
+const MAIL_WAITS_S = 3_600;
+/** Fewer may wait for the servers of their recipients. */
+const MANY = 50;
+/** The leading controller counts every 10 s. */
+const COUNTED_WITHIN_S = 60;
 
 /** `bad` stops something; `warn` does not yet. */
 interface Problem {
@@ -94,6 +103,7 @@ function problemsOf(activity: Activity, now: Date): Problem[] {
     ...shared(pods, 'bad', 'faults'),
     ...(fault === undefined ? [] : [bad('console', fault)]),
     ...paused,
+    ...causesOf(pods, now),
     ...deadLetters(dead),
     ...brokenSecrets(secrets),
     ...findingsOf(pods),
@@ -109,6 +119,41 @@ const bad = (who: string, what: string, links: Partial<Problem> = {}): Problem =
   what,
   ...links,
 });
+
+/** What alerts tell after minutes. */
+function causesOf(pods: readonly Pod[], now: Date): Problem[] {
+  const value = (name: string, labels?: object): number => gauge(pods, name, labels) ?? 0;
+  const [account, mail] = ['recorded', 'account_created'].map((state) =>
+    value('oldest_waiting_seconds', { state }),
+  );
+  const counted = value('backlog_read_timestamp_seconds');
+  const countedAgo = now.getTime() / 1_000 - counted;
+  const ending = value('partners_keys_ending');
+  const ago = (seconds: number): string => duration(seconds * 1_000);
+  const warn = (who: string, what: string): Problem => ({ weight: 'warn', who, what });
+  const causes: [isSo: boolean, Problem][] = [
+    [gauge(pods, 'leader') === 0, bad('controller', 'none leads')],
+    [
+      gauge(pods, 'probe_success') === 0,
+      bad('standing probe', 'its last test submission was not completed'),
+    ],
+    [
+      account! > ACCOUNT_WAITS_S,
+      bad('requests', `one has waited ${ago(account!)} for its account`),
+    ],
+    [
+      mail! > MAIL_WAITS_S && value('records', { state: 'account_created' }) >= MANY,
+      warn('requests', `many wait for the e-mail, one for ${ago(mail!)}`),
+    ],
+    [
+      counted > 0 && countedAgo > COUNTED_WITHIN_S,
+      warn('controller', `what waits was counted ${ago(countedAgo)} ago`),
+    ],
+    [value('secret_problems') > 0, warn('partner Secrets', 'some cannot be used: see Partners')],
+    [ending > 0, warn('partner keys', `the last key of ${ending} partners ends, or has ended`)],
+  ];
+  return causes.flatMap(([isSo, problem]) => (isSo ? [problem] : []));
+}
 
 /** Most frequent first. */
 function deadLetters(dead: readonly Tally[]): Problem[] {

@@ -151,7 +151,11 @@ function addRequest(app: FastifyInstance, desk: Desk, clock: Clock): void {
       fault,
       whyMax: WHY_MAX,
       status: fault === undefined ? 200 : 400,
-      view: await requestView(found, desk.reads, { now: clock.now(), reveal }),
+      view: await requestView(found, desk.reads, {
+        now: clock.now(),
+        reveal,
+        ...defined({ line: desk.activity.line() }),
+      }),
     });
   app.get('/requests/:id', async (request, reply) => {
     const found = await find(request);

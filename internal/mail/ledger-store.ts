@@ -58,7 +58,8 @@ export class LedgerStore {
     intent: Intent,
     handOver: HandOver,
   ): Promise<Pick<Account, 'mail' | 'notifiedAt'> | undefined> {
-    const entry = ended(intent, handOver, this.#clock.now());
+    const { email } = account;
+    const entry = ended(intent, handOver, { endedAt: this.#clock.now(), email });
     const noted = handOver.result === 'accepted' ? await this.#noteAccepted(account, entry) : null;
     if (noted !== null) return noted;
     const path = pathOf(intent.claim);

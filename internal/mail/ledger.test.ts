@@ -1,6 +1,6 @@
 /** The ledger of hand-overs: what may have arrived, second mails, and what is dropped first. */
 import { describe, expect, test } from '@jest/globals';
-import type { HandOver } from './relay-answers.ts';
+import { refusalOf, type HandOver } from './relay-answers.ts';
 import type { MailHandOver, MailLedger } from '../account/mail-ledger.ts';
 import { ended, newSecondMails, secondMails, toForget } from './ledger.ts';
 
@@ -82,6 +82,8 @@ describe('second mails', () => {
   });
 });
 
+const LONG = 'planned words, and '.repeat(40);
+
 test.each<[HandOver, object]>([
   [
     { result: 'accepted', answer: '250 2.0.0 Ok: queued as 4ABC for <ann@example.com>' },
@@ -93,12 +95,32 @@ test.each<[HandOver, object]>([
     },
   ],
   [
+    { result: 'refused', ...refusalOf('rcpt', 550, `550-5.1.1 <Ann.Lee@example.com>\n${LONG}`) },
+    {
+      phase: 'rcpt',
+      code: 550,
+      enhancedCode: '5.1.1',
+      answer: `550-5.1.1 …\n${LONG}`.slice(0, 300),
+    },
+  ],
+  ...['ann.lee+home: unknown', 'no ANN.LEE here', 'ann.lee%40example.com', '(ann.lee)'].map(
+    (words): [HandOver, object] => [
+      { result: 'refused', ...refusalOf('rcpt', 550, `550 ${words}`) },
+      {
+        phase: 'rcpt',
+        code: 550,
+        answer: `550 ${words.replace(/ann\.lee(\+home)?/i, '…')}`,
+      },
+    ],
+  ),
+  [
     { result: 'unreachable', connected: false, cause: 'ESOCKET CONN' },
     { phase: 'connect', cause: 'ESOCKET CONN' },
   ],
   [{ result: 'aborted', cause: 'claim lost' }, { cause: 'claim lost' }],
 ])('%j is entered as %j', (handedOver, details) => {
-  expect(ended(intent(1), handedOver, at(11))).toEqual({
+  const email = 'ann.lee+home@example.com';
+  expect(ended(intent(1), handedOver, { endedAt: at(11), email })).toEqual({
     ...intent(1),
     endedAt: at(11),
     result: handedOver.result,

@@ -1,7 +1,7 @@
 /** Counts second mails in the ledger of an account. */
 import type { Intent, MailEnding, MailHandOver, MailLedger } from '../account/mail-ledger.ts';
 import { defined } from '../platform/defined.ts';
-import { CODES, type HandOver } from './relay-answers.ts';
+import { CODES, withoutAddresses, type HandOver } from './relay-answers.ts';
 
 /** The earlier mail was cut off, has no result, or was accepted. */
 type SecondMailCause = 'ambiguous_data' | 'crash' | 'resent';
@@ -72,9 +72,16 @@ export function toForget(ledger: MailLedger | undefined): number[] {
 export function ended(
   intent: Intent,
   handOver: HandOver,
-  endedAt: Date,
+  { endedAt, email }: { readonly endedAt: Date; readonly email: string },
 ): MailHandOver & MailEnding {
-  return { ...intent, endedAt, result: handOver.result, ...details(handOver) };
+  const answer = 'answer' in handOver ? said(handOver.answer, email) : undefined;
+  return {
+    ...intent,
+    endedAt,
+    result: handOver.result,
+    ...details(handOver),
+    ...defined({ answer }),
+  };
 }
 
 function details(handOver: HandOver): Partial<MailEnding> {
@@ -85,7 +92,6 @@ function details(handOver: HandOver): Partial<MailEnding> {
         phase: 'answered',
         ...(code === undefined ? {} : { code: Number(code) }),
         ...defined({ enhancedCode }),
-        answer: withoutAddresses(handOver.answer),
       };
     }
     case 'refused':
@@ -103,11 +109,15 @@ function details(handOver: HandOver): Partial<MailEnding> {
   }
 }
 
-const ANSWER_MAX = 200;
+const ANSWER_MAX = 300;
 
-function withoutAddresses(answer: string): string {
-  return answer
-    .replace(/\S+@\S+/g, '…')
+/** A relay may name the mailbox without its domain, and without what follows a plus. */
+function said(answer: string, email: string): string {
+  const mailbox = email.slice(0, email.lastIndexOf('@'));
+  const names = [mailbox, mailbox.split('+', 1)[0] ?? ''].filter((name) => name !== '');
+  const alone = names.map((name) => RegExp.escape(name)).join('|');
+  return withoutAddresses(answer)
+    .replace(new RegExp(`(?<![\\p{L}\\p{N}])(?:${alone})(?![\\p{L}\\p{N}])`, 'giu'), '…')
     .slice(0, ANSWER_MAX)
     .toWellFormed();
 }

@@ -19,7 +19,8 @@ export interface Refusal {
   readonly code: number;
   /** RFC 3463 status such as `5.1.1`. */
   readonly enhancedCode: string | undefined;
-  /** The text itself may contain an address. */
+  /** As it came, without addresses. */
+  readonly answer: string;
   readonly fault: Fault;
   /** Of a `recipient`. */
   readonly why?: MailReasonCode;
@@ -66,12 +67,19 @@ const NO_MAILBOX_CODES = new Set([550, 551, 553, 556]);
 
 export function refusalOf(phase: Refusal['phase'], code: number, answer = ''): Refusal {
   const enhancedCode = CODES.exec(answer)?.[2];
+  const said = withoutAddresses(answer);
   // A domain such as spam.example must not match.
-  const words = answer.replace(/\S+@\S+/g, '…').replaceAll(/\s+/g, ' ');
+  const words = said.replaceAll(/\s+/g, ' ');
   const fault = faultOf(phase, code, enhancedCode, words);
   const why = fault === 'recipient' ? reasonOf(enhancedCode, code, words) : undefined;
-  return { phase, code, enhancedCode, fault, ...defined({ why }) };
+  return { phase, code, enhancedCode, answer: said, fault, ...defined({ why }) };
 }
+
+/** Longer ones are cut: a relay may answer without end. */
+const ANSWER_READ = 2_000;
+
+export const withoutAddresses = (answer: string): string =>
+  answer.slice(0, ANSWER_READ).replace(/\S+@\S+/g, '…');
 
 /** By the status of RFC 3463 first, also of a later bounce; then by the words, then by the code. */
 export function reasonOf(status = '', code = 0, words = ''): MailReasonCode {

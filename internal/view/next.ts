@@ -3,11 +3,27 @@ import type { Account } from '../account/account.ts';
 import { isOpen } from '../submission/states.ts';
 import type { FoundSubmission } from './look-up.ts';
 import { claimEnd, planOf, type Order } from './plans.ts';
-import { fromNow, utc } from './times.ts';
+import { fromNow, utc, utcSeconds } from './times.ts';
 
 interface Circumstances {
   readonly now: Date;
   readonly onHold: boolean;
+  /** Undefined where the processors cannot be asked. */
+  readonly line?: LineState | undefined;
+}
+
+/** What every processor says of its line of work. */
+export interface LineState {
+  readonly processors: number;
+  readonly relay?: Outage | undefined;
+  readonly database?: Outage | undefined;
+}
+
+interface Outage {
+  /** When it was first noticed. */
+  readonly since: Date;
+  /** In the processors' words. */
+  readonly why: string;
 }
 
 const PROGRAM = 'partner-ingest';
@@ -16,9 +32,9 @@ const PROGRAM = 'partner-ingest';
 export function nextStep(
   record: FoundSubmission,
   account: Account | undefined,
-  { now, onHold }: Circumstances,
+  { now, onHold, line }: Circumstances,
 ): { readonly waits?: string; readonly next: string } {
-  const { _id: id, dueAt, partnerId } = record;
+  const { _id: id, dueAt, partnerId, version } = record;
   if (!isOpen(record.state)) return { next: afterEnd(record, account) };
   if (onHold)
     return {
@@ -36,15 +52,29 @@ export function nextStep(
       waits: 'nothing, so nobody looks at it',
       next: `something is wrong: an open request without a time to look at it; run "${PROGRAM} audit"`,
     };
-  return dueAt <= now
-    ? {
-        waits: 'a free processor',
-        next: `it is due, and a processor takes it by itself; if none does, see "${PROGRAM} audit"`,
-      }
-    : {
-        waits: `its next attempt ${fromNow(dueAt, now)}`,
-        next: `a processor takes it by itself ${fromNow(dueAt, now)}; "${PROGRAM} retry ${id}" makes it due now`,
-      };
+  if (line?.database !== undefined) return untilBack('the database', line.database);
+  const isMail = record.state === 'account_created' && record.test !== true;
+  if (line?.relay !== undefined && isMail) return untilBack('the relay', line.relay);
+  // Its job is on the way; reconcile takes it when that is lost.
+  if (dueAt > now && version > 0)
+    return {
+      waits: `a retry at ${utcSeconds(dueAt)} UTC, ${fromNow(dueAt, now)}`,
+      next: `a processor takes it by itself then; "${PROGRAM} retry ${id}" makes it due now`,
+    };
+  if (line?.processors === 0)
+    return { waits: 'a processor: none answers', next: 'it is due: start a processor' };
+  const asked = line === undefined && isMail;
+  return {
+    waits: asked ? 'a free place, or the relay' : 'a free place',
+    next: `a processor takes it by itself; if none does, see "${PROGRAM} audit"${asked ? ' and the /readyz of the processors' : ''}`,
+  };
+}
+
+function untilBack(what: string, { since, why }: Outage) {
+  return {
+    waits: `${what}, which is away at least since ${utcSeconds(since)} UTC`,
+    next: `a processor takes it by itself once ${what} is back${why === '' ? '' : `; ${why}`}`,
+  };
 }
 
 function afterEnd(record: FoundSubmission, account: Account | undefined): string {

@@ -8,7 +8,7 @@ import type { Applicant, SubmissionRecord } from '../submission/submission.ts';
 import { checkRecord, kinds, type Kind } from './check-records.ts';
 import type { FoundSubmission } from './look-up.ts';
 import { maskApplicant } from './mask.ts';
-import { nextStep, offersFor } from './next.ts';
+import { nextStep, offersFor, type LineState } from './next.ts';
 import { errorOf } from './reasons.ts';
 import { accountJson, bodyInWords, recordJson, sentInWords, traceIdOf } from './record.ts';
 import type { Reads } from './reads.ts';
@@ -46,7 +46,11 @@ function wrongWith(
 export async function requestView(
   record: FoundSubmission,
   reads: Pick<Reads, 'submissions' | 'accounts' | 'holds' | 'trail'>,
-  { now, reveal }: { readonly now: Date; readonly reveal: boolean },
+  {
+    now,
+    reveal,
+    line,
+  }: { readonly now: Date; readonly reveal: boolean; readonly line?: LineState },
 ) {
   const [account, onHold, actions, others] = await Promise.all([
     reads.accounts.find('requestId', record._id),
@@ -54,7 +58,7 @@ export async function requestView(
     reads.trail.ofRequest(record._id),
     othersOf(record, reads),
   ]);
-  const circumstances = { now, onHold };
+  const circumstances = { now, onHold, line };
   const step = nextStep(record, account, circumstances);
   const { waits } = step;
   const next = wrongWith(record, account, circumstances) ?? step.next;

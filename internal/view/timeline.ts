@@ -19,6 +19,8 @@ export interface Happening {
 interface Event {
   readonly at: Date;
   readonly what: string;
+  /** Stands behind `what`; of several that are folded, that of the last. */
+  readonly said?: string;
   /** Stands behind `what` unless several are folded. */
   readonly took?: string;
   /** Sorts in place of `at`. */
@@ -64,11 +66,11 @@ function folded(events: readonly Event[]): Happening[] {
     else runs.push([event]);
   }
   return runs.map(([first, ...more]) => {
-    const { at, what, took = '' } = first;
+    const { at, what, said = '', took = '' } = first;
     const last = more.at(-1);
     return last === undefined
-      ? { at, what: what + took }
-      : { at, what, times: more.length + 1, until: last.at };
+      ? { at, what: what + said + took }
+      : { at, what: what + (last.said ?? ''), times: more.length + 1, until: last.at };
   });
 }
 
@@ -120,7 +122,9 @@ function mailInWords(mail: MailHandOver, made: Date | undefined): Event {
   if (endedAt === undefined)
     return { at, what: `${HANDED}: no result noted, it may be out`, notBefore };
   const took = ` after ${duration(endedAt.getTime() - startedAt.getTime())}`;
-  return { at, what: endingInWords(mail), took, notBefore };
+  const { answer } = mail;
+  const said = answer === undefined ? '' : `, "${printable(answer.replaceAll(/\s+/g, ' '))}"`;
+  return { at, what: endingInWords(mail), said, took, notBefore };
 }
 
 const HANDED = 'e-mail handed to the mail server';

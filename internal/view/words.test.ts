@@ -3,7 +3,9 @@ import { expect, test } from '@jest/globals';
 import type { Account } from '../account/account.ts';
 import type { MailHandOver } from '../account/mail-ledger.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
+import type { FoundSubmission } from './look-up.ts';
 import { maskText } from './mask.ts';
+import { nextStep } from './next.ts';
 import { errorOf } from './reasons.ts';
 import { mailsInWords, timeline } from './timeline.ts';
 
@@ -23,6 +25,23 @@ const failedLogin = { result: 'unreachable', cause: 'EAUTH AUTH PLAIN 535' } as 
 const logins = Array.from({ length: 25 }, () => failedLogin);
 const accepted = { result: 'accepted', code: 250 } as const;
 
+test.each([
+  ['recorded', { version: 0, dueAt: at(1) }, /^a free place$/],
+  ['recorded', { version: 1, dueAt: at(1) }, /^a retry at 2026-11-21 09:01:00 UTC, in 1 min/],
+  ['recorded', { version: 1, dueAt: at(0) }, /^a free place$/],
+  [
+    'account_created',
+    { version: 1, dueAt: at(0) },
+    /^the relay, .* since 2026-11-21 08:58:00 UTC$/,
+  ],
+  ['account_created', { version: 1, dueAt: at(0), test: true }, /^a free place$/],
+] as const)('with the relay away, a request that is %s, %j, waits for %s', (state, more, waits) => {
+  const record = { state, ...more } as unknown as FoundSubmission;
+  const line = { processors: 1, relay: { since: at(-2), why: '' } };
+  const told = nextStep(record, undefined, { now: at(0), onHold: false, line });
+  expect(told.waits).toMatch(waits);
+});
+
 test('e-mails that the relay did not take are shown as tried', () => {
   expect(mailsInWords(ledgerOf(...logins))).toBe('25 tried, none handed over');
   expect(mailsInWords(ledgerOf(...logins, accepted))).toBe('26 tried, 1 handed over');
@@ -41,6 +60,17 @@ test('an outage is one line with its cause, count and end', () => {
     },
     { at: at(25), what: expect.stringContaining('accepted (250) after') },
   ]);
+});
+
+test('the words of the relay stand in the timeline, and of a run those of the last', () => {
+  const refused = (answer: string) =>
+    ({ result: 'refused', phase: 'rcpt', code: 450, answer }) as const;
+  const record = { history: [], state: 'account_created' } as unknown as SubmissionRecord;
+  const said = (...endings: ReturnType<typeof refused>[]) =>
+    timeline(record, { mail: ledgerOf(...endings) } as unknown as Account, [])[0]?.what;
+  const words = 'e-mail handed to the mail server: answered 450 at rcpt, "450 ';
+  expect(said(refused('450 busy\r\n\u001b[1m'))).toMatch(`${words}busy \u{fffd}[1m" after 0 ms`);
+  expect(said(refused('450 wait 9 s'), refused('450 wait 8 s'))).toBe(`${words}wait 8 s"`);
 });
 
 test('states stand in order although the second clock was behind', () => {

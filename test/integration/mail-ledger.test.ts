@@ -17,6 +17,7 @@ const REFUSED: HandOver = {
   phase: 'rcpt',
   code: 450,
   enhancedCode: '4.2.1',
+  answer: '450 4.2.1 mailbox busy',
   fault: 'busy',
 };
 const AMBIGUOUS: HandOver = { result: 'ambiguous', cause: 'ECONNECTION' };

@@ -187,6 +187,10 @@ test('no log, trace, metric, Redis key or Event holds personal data, however a r
     'undeliverable',
   ]);
   expect(world.mail.mailsTo(`${MAILBOX}0@example.com`)).toHaveLength(1);
+  // People read the relay's words; they do not name the applicant.
+  const ledgers = JSON.stringify((await world.accounts()).map(({ mail }) => mail));
+  expect(ledgers).toMatch(/550 5\.1\.1 … \w+ unknown/);
+  expect(ledgers).not.toContain(MAILBOX);
 
   // The database dies while ingest and processor work.
   world.mail.setFault(undefined);

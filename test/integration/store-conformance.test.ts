@@ -10,7 +10,7 @@ import { ACCOUNTS, TEST_ACCOUNTS } from '../../internal/account/account.ts';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
-import type { HandOver } from '../../internal/mail/relay-answers.ts';
+import { refusalOf, type HandOver } from '../../internal/mail/relay-answers.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import type { CommitResult } from '../../internal/submission/commit-entry.ts';
 import { GroupCommit, groupCommitLimits } from '../../internal/submission/group-commit.ts';
@@ -130,7 +130,7 @@ const byIngest: readonly State[] = ['recorded', 'malformed', 'withdrawn'];
 const handOvers: readonly HandOver[] = [
   { result: 'accepted', answer: '250 2.0.0 Ok' },
   { result: 'ambiguous', cause: 'ECONNECTION' },
-  { result: 'refused', phase: 'rcpt', code: 450, enhancedCode: undefined, fault: 'busy' },
+  { result: 'refused', ...refusalOf('rcpt', 450, '450 busy') },
 ];
 /** Operations at the same time, which share one command, and one statement if they are of a kind. */
 const atOnce = <T>(one: fc.Arbitrary<T>) => fc.array(one, { minLength: 1, maxLength: 4 });

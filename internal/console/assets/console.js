@@ -93,7 +93,6 @@ function waits() {
 
 async function read(path) {
   const response = await fetch(path, {
-    headers: { 'x-requested-with': 'fetch' },
     // To follow it would begin a log-in behind the reader's back.
     redirect: 'manual',
     signal: AbortSignal.timeout(REFRESH_MS),
