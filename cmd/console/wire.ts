@@ -91,8 +91,15 @@ function oidcOf(config: Config) {
   const { CONSOLE_URL: publicUrl } = config;
   // The settings allow all of them or none.
   if (!issuer || !clientId || !clientSecret || !publicUrl) return undefined;
-  const roles = { support: config.OIDC_SUPPORT_ROLE, viewer: config.OIDC_VIEWER_ROLE };
-  return { issuer, clientId, clientSecret, publicUrl, roles, rolesClaim: config.OIDC_ROLES_CLAIM };
+  return {
+    issuer,
+    clientId,
+    clientSecret,
+    publicUrl,
+    scopes: config.OIDC_SCOPES,
+    rolesClaim: config.OIDC_ROLES_CLAIM,
+    roles: { support: config.OIDC_SUPPORT_ROLE, viewer: config.OIDC_VIEWER_ROLE },
+  };
 }
 
 /** In the background, so that the first page needs no store. */

@@ -28,7 +28,8 @@ export interface OidcOptions {
   readonly clientSecret: string;
   /** Where people open the console. */
   readonly publicUrl: string;
-  /** A claim of the ID token: a name, or a path such as `realm_access.roles`. */
+  readonly scopes: string;
+  /** A claim: a name, or a path such as `realm_access.roles`. */
   readonly rolesClaim: string;
   /** The claim's value for each role. */
   readonly roles: Readonly<Record<Role, string>>;
@@ -102,7 +103,7 @@ export function addSignIn(
     login.keep(reply, { state, nonce, verifier, to: ownPath(to) });
     const target = oidc.buildAuthorizationUrl(await provider(), {
       redirect_uri: new URL(CALLBACK, options.publicUrl).href,
-      scope: 'openid profile email',
+      scope: options.scopes,
       state,
       nonce,
       code_challenge: await oidc.calculatePKCECodeChallenge(verifier),
@@ -116,7 +117,7 @@ export function addSignIn(
     void login.clear(reply);
     if (begun === undefined) return reply.say(400, 'The log-in took too long, or began elsewhere.');
     const back = new URL(request.url, options.publicUrl);
-    const claims = await claimsOf(provider, back, begun).catch((error: unknown) => {
+    const claims = await claimsOf(provider, back, begun, options).catch((error: unknown) => {
       log.warn({ reason: reasonOf(error) }, 'a log-in failed');
     });
     if (claims === undefined) return reply.say(400, 'The log-in did not succeed: try again.');
@@ -146,10 +147,21 @@ function discoverOnce(options: OidcOptions): () => Promise<oidc.Configuration> {
     }));
 }
 
+/** By what the provider supports. `client_secret_basic` is the default of OpenID Connect. */
+function clientAuth(secret: string): oidc.ClientAuth {
+  const [basic, post] = [oidc.ClientSecretBasic(secret), oidc.ClientSecretPost(secret)];
+  return (server, ...request) => {
+    const methods = server.token_endpoint_auth_methods_supported;
+    const isBasic = methods?.includes('client_secret_basic') ?? true;
+    return (isBasic ? basic : post)(server, ...request);
+  };
+}
+
 async function discover(options: OidcOptions): Promise<oidc.Configuration> {
+  const auth = clientAuth(options.clientSecret);
   const issuer = new URL(options.issuer);
   try {
-    return await oidc.discovery(issuer, options.clientId, options.clientSecret, undefined, {
+    return await oidc.discovery(issuer, options.clientId, undefined, auth, {
       execute: issuer.protocol === 'http:' ? [oidc.allowInsecureRequests] : [],
       timeout: PROVIDER_TIMEOUT_S,
     });
@@ -165,18 +177,27 @@ export class ProviderError extends Error {
 
 type Claims = Readonly<Record<string, unknown>>;
 
+/** Of the ID token, completed by UserInfo. */
 async function claimsOf(
   provider: () => Promise<oidc.Configuration>,
   back: URL,
   { verifier, state, nonce }: Login,
-): Promise<Claims | undefined> {
-  const tokens = await oidc.authorizationCodeGrant(await provider(), back, {
+  options: OidcOptions,
+): Promise<Claims> {
+  const configuration = await provider();
+  const tokens = await oidc.authorizationCodeGrant(configuration, back, {
     pkceCodeVerifier: verifier,
     expectedState: state,
     expectedNonce: nonce,
     idTokenExpected: true,
   });
-  return tokens.claims();
+  const claims = tokens.claims()!;
+  const { email, email_verified: verified } = claims as Claims;
+  const needed = [email, verified, rolesOf(claims, options)];
+  const { userinfo_endpoint: userInfo } = configuration.serverMetadata();
+  if (userInfo === undefined || !needed.includes(undefined)) return claims;
+  const more = await oidc.fetchUserInfo(configuration, tokens.access_token, claims.sub);
+  return { ...more, ...claims };
 }
 
 function nameOf(claims: Claims): string {
@@ -185,11 +206,14 @@ function nameOf(claims: Claims): string {
   return typeof user === 'string' ? user : String(sub);
 }
 
-function roleOf(claims: Claims, { rolesClaim, roles }: OidcOptions): Role | undefined {
+function rolesOf(claims: Claims, { rolesClaim }: OidcOptions): unknown {
   const at = (value: unknown, key: string): unknown => (value as Claims | undefined)?.[key];
-  const claim = claims[rolesClaim] ?? rolesClaim.split('.').reduce<unknown>(at, claims);
-  const given = [claim].flat();
-  return (['support', 'viewer'] as const).find((role) => given.includes(roles[role]));
+  return claims[rolesClaim] ?? rolesClaim.split('.').reduce<unknown>(at, claims);
+}
+
+function roleOf(claims: Claims, options: OidcOptions): Role | undefined {
+  const given = [rolesOf(claims, options)].flat();
+  return (['support', 'viewer'] as const).find((role) => given.includes(options.roles[role]));
 }
 
 /** Another site's address must not be reached through ours. */

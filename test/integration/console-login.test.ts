@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createServer, type Server } from 'node:http';
 import { sign } from '@fastify/cookie';
-import { Provider } from 'oidc-provider';
+import { Provider, type Configuration } from 'oidc-provider';
 import type { Browser, BrowserContext, Page } from 'puppeteer-core';
 import { freePort } from '../../deploy/local/stores/wait.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
@@ -15,66 +15,98 @@ import { newApplication, worldOf, type InProcess } from '../support/world.ts';
 
 const { world, ingest } = await worldOf(['ingest', 'processor']);
 let browser: Browser;
-let provider: Server;
-let environment: Readonly<Record<string, string>>;
+const providers: Server[] = [];
 let desk: InProcess;
 let requestId: string;
 const application = newApplication();
+// Encoded in `client_secret_basic`.
+const CLIENT_SECRET = 'a client:secret+for/tests%41';
 const SECRET = 'a-secret-for-tests-of-32-characters-or-more';
 
 beforeAll(async () => {
   requestId = await submit(world, ingest, application);
   await world.recordIn('completed', requestId);
-  const [port, consolePort] = [await freePort(), await freePort()];
-  const url = `http://127.0.0.1:${consolePort}`;
-  provider = await startProvider(port, `${url}/login/callback`);
-  environment = {
-    CONSOLE_PORT: String(consolePort),
-    CONSOLE_URL: url,
-    CONSOLE_SESSION_SECRET: SECRET,
-    OIDC_ISSUER: `http://127.0.0.1:${port}`,
-    OIDC_CLIENT_ID: 'console',
-    OIDC_CLIENT_SECRET: 'a-client-secret-for-tests',
-  };
-  desk = await world.start('console', environment);
+  desk = await startDesk();
   browser = await openBrowser();
 });
 afterAll(async () => {
   await browser.close();
-  provider.close();
-  provider.closeAllConnections();
+  for (const provider of providers) {
+    provider.close();
+    provider.closeAllConnections();
+  }
 });
 
+/** A console with a provider of its own, whose calls `calls` gets. */
+async function startDesk(
+  {
+    settings = {},
+    calls = [],
+  }: { readonly settings?: Configuration; readonly calls?: string[] } = {},
+  environment: Readonly<Record<string, string>> = {},
+): Promise<InProcess> {
+  const [port, consolePort] = [await freePort(), await freePort()];
+  const url = `http://127.0.0.1:${consolePort}`;
+  const issuer = `http://127.0.0.1:${port}`;
+  const oidc = new Provider(issuer, configurationOf(`${url}/login/callback`, settings));
+  const provider = createServer((request, response) => {
+    calls.push(request.url!);
+    void oidc.callback()(request, response);
+  });
+  await listen(provider, port);
+  providers.push(provider);
+  return world.start('console', {
+    CONSOLE_PORT: String(consolePort),
+    CONSOLE_URL: url,
+    CONSOLE_SESSION_SECRET: SECRET,
+    OIDC_ISSUER: issuer,
+    OIDC_CLIENT_ID: 'console',
+    OIDC_CLIENT_SECRET: CLIENT_SECRET,
+    ...environment,
+  });
+}
+
 /** The user names are the roles; `nobody` has none. */
-async function startProvider(port: number, redirectUri: string): Promise<Server> {
-  const oidc = new Provider(`http://127.0.0.1:${port}`, {
+function configurationOf(redirectUri: string, more: Configuration): Configuration {
+  return {
     clients: [
       {
         client_id: 'console',
-        client_secret: 'a-client-secret-for-tests',
+        client_secret: CLIENT_SECRET,
         redirect_uris: [redirectUri],
         response_types: ['code'],
         grant_types: ['authorization_code'],
+        token_endpoint_auth_method: [
+          ...(more.clientAuthMethods ?? ['client_secret_basic' as const]),
+        ][0],
       },
     ],
-    claims: { openid: ['sub', 'roles'], email: ['email'], profile: [] },
+    claims: { openid: ['sub', 'roles'], email: ['email', 'email_verified'], profile: [] },
     conformIdTokenClaims: false,
     pkce: { required: () => true },
     findAccount: (_: unknown, id: string) => ({
       accountId: id,
-      claims: () => ({ sub: id, email: `${id}@example.com`, roles: [id] }),
+      claims: () => ({
+        sub: id,
+        email: `${id}@example.com`,
+        email_verified: true,
+        roles: [id],
+        groups: [id],
+      }),
     }),
-  });
-  const server = createServer((request, response) => void oidc.callback()(request, response));
-  await listen(server, port);
-  return server;
+    ...more,
+  };
 }
 
 /** Each person has a browser profile of their own. */
-async function logIn(name: string, path = '/'): Promise<{ page: Page; context: BrowserContext }> {
+async function logIn(
+  name: string,
+  path = '/',
+  at = desk,
+): Promise<{ page: Page; context: BrowserContext }> {
   const context = await browser.createBrowserContext();
   const page = await context.newPage();
-  await page.goto(desk.url + path);
+  await page.goto(at.url + path);
   await page.type('[name=login]', name);
   await page.type('[name=password]', 'any');
   await Promise.all([page.waitForNavigation(), page.click('[type=submit]')]);
@@ -99,6 +131,24 @@ test('support logs in, gets the requested page, and reveals under a proven name'
 
   await Promise.all([page.waitForNavigation(), page.click('header button')]);
   expect(await textOf(page)).toContain('You are logged out');
+});
+
+test.each<[string, Configuration, Readonly<Record<string, string>>]>([
+  ['client_secret_basic alone', { clientAuthMethods: ['client_secret_basic'] }, {}],
+  ['client_secret_post alone', { clientAuthMethods: ['client_secret_post'] }, {}],
+  [
+    'groups that need a scope, and claims that come at UserInfo',
+    {
+      conformIdTokenClaims: true,
+      claims: { openid: ['sub'], email: ['email', 'email_verified'], groups: ['groups'] },
+    },
+    { OIDC_SCOPES: 'openid email groups', OIDC_ROLES_CLAIM: 'groups' },
+  ],
+])('a person logs in at a provider with %s', async (_, settings, environment) => {
+  const at = await startDesk({ settings }, environment);
+  const { page } = await logIn('viewer', '/partners', at);
+  expect(page.url()).toBe(`${at.url}/partners`);
+  expect(await textOf(page)).toContain('viewer@example.com (viewer)');
 });
 
 test('a viewer sees everything masked, and a forged reveal is refused and shows nothing', async () => {
