@@ -15,7 +15,7 @@ import { rowOf, searchInWords, tallyOf } from '../view/search.ts';
 import { fields, text, when, WHY_MAX } from '../view/search-fields.ts';
 import type { Activity } from './activity.ts';
 import { nowView } from './now.ts';
-import type { Person } from './sign-in.ts';
+import { LIMITED, type Person } from './sign-in.ts';
 
 /** Fields that name a person, so a page does not repeat them. */
 const PERSONAL = ['id', 'email', 'ein', 'name'];
@@ -59,9 +59,6 @@ function addNow(app: FastifyInstance, { activity }: Desk): void {
     ),
   );
 }
-
-/** By the bounds that the plugin was registered with. */
-const LIMITED = { config: { rateLimit: {} } } as const;
 
 function addFind(app: FastifyInstance, desk: Desk, clock: Clock): void {
   /** By the token in the form that asks for the next page, so that no page holds personal data. */

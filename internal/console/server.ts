@@ -13,12 +13,14 @@ import type { Logger } from '../platform/log.ts';
 import { isLoopback } from '../platform/networks.ts';
 import { addPages } from './render.ts';
 import { addRoutes, type Desk } from './routes.ts';
-import { addEverybody, addSignIn, ProviderError, type OidcOptions } from './sign-in.ts';
+import { addEverybody, addSignIn, cookieName, ProviderError, type OidcOptions } from './sign-in.ts';
 
 /** The longest form: ten fields of 1,000 characters, each of which may take nine bytes. */
 const FORM_BYTES = 131_072;
-/** Searches and reveals of one person: more are no work of support. */
-const SEARCHES_A_MINUTE = 60;
+/** Searches and reveals of one person, log-ins of one address: more are no work of support. */
+const LIMIT_A_MINUTE = 60;
+/** Each restart without OIDC leaves a cookie under another name. */
+const FORM_COOKIE_SECONDS = 604_800;
 
 interface ConsoleOptions {
   readonly host: string;
@@ -76,12 +78,14 @@ async function addPlugins(app: FastifyInstance, { secret, oidc }: ConsoleOptions
   });
   await app.register(cookie, { secret });
   await app.register(csrf, {
-    cookieKey: 'form',
+    cookieKey: cookieName('form', secret, oidc?.publicUrl),
     cookieOpts: {
       path: '/',
       httpOnly: true,
-      sameSite: 'strict',
+      // Strict would make open forms void at each link from another site. The token guards them.
+      sameSite: 'lax',
       signed: true,
+      maxAge: FORM_COOKIE_SECONDS,
       // Some browsers keep no such cookie of http://127.0.0.1.
       secure: oidc !== undefined,
     },
@@ -89,7 +93,7 @@ async function addPlugins(app: FastifyInstance, { secret, oidc }: ConsoleOptions
   await app.register(formbody, { bodyLimit: FORM_BYTES });
   await app.register(rateLimit, {
     global: false,
-    max: SEARCHES_A_MINUTE,
+    max: LIMIT_A_MINUTE,
     timeWindow: '1 minute',
     // Behind an Ingress everybody has its address.
     keyGenerator: ({ person, ip }) => person?.name ?? ip,
@@ -106,8 +110,10 @@ function guard(app: FastifyInstance, oidc: boolean): void {
     if (!oidc && !isLoopback(request.hostname.replace(/^\[(.*)\]$/, '$1')))
       return reply.say(421, 'Open the console by 127.0.0.1 or localhost.');
     if (PUBLIC.test(path) || request.person !== undefined) return undefined;
-    if (request.method === 'GET')
-      return reply.redirect(`/login?to=${encodeURIComponent(path)}`, 303);
+    // A script's request cannot be led to the provider, and must not begin a log-in.
+    const { 'sec-fetch-mode': mode = 'navigate' } = request.headers;
+    if (request.method === 'GET' && mode === 'navigate')
+      return reply.redirect(`/login?to=${encodeURIComponent(request.url)}`, 303);
     return reply.say(401, 'Your session has ended: log in again.');
   });
   app.addHook('preHandler', (request, reply, done) =>
@@ -126,7 +132,7 @@ function answerErrors(app: FastifyInstance, { log, databaseFault }: ConsoleOptio
     if (fault !== undefined) return reply.say(503, fault);
     if (code.startsWith('FST_CSRF'))
       return reply.say(403, 'The form has expired: open its page again.');
-    if (status === 429) return reply.say(429, 'Wait a minute, then search again.');
+    if (status === 429) return reply.say(429, 'Wait a minute, then try again.');
     if (status < 500) return reply.say(status, 'The console cannot use this request.');
     log.error({ err: error }, 'a page failed');
     return reply.say(500, 'A fault of the console; its log has more.');
