@@ -48,13 +48,13 @@ export async function startConsoleProcess(config: Config, tools: ProcessTools) {
       ? mongoReason(mongo, error)
       : undefined;
   };
-  const trailOf = (person: Pick<Person, 'name' | 'nameFrom'>, why?: string): Trail =>
+  const trailOf = (person: Omit<Person, 'role'>, why?: string): Trail =>
     new Trail({
       db,
       clock,
       by: person.name,
       nameFrom: person.nameFrom,
-      ...defined({ why }),
+      ...defined({ sub: person.sub, why }),
       // Users of the database cannot change the pod's log.
       copy: (entry) => log.info({ operator_audit: entry }, 'noted in operator_audit'),
     });

@@ -23,6 +23,8 @@ export interface TrailEntry extends OperatorAction {
   readonly _id: string;
   readonly at: Date;
   readonly by: string;
+  /** With `oidc`: the provider's id of the person, which stays when an e-mail address changes. */
+  readonly sub?: string;
   readonly why?: string;
   readonly nameFrom: NameFrom;
   /** Without an entry that `ends` it, a `begun` command was cut off and may have taken effect. */

@@ -34,6 +34,7 @@ interface TrailOptions {
   readonly db: Db;
   readonly clock: Clock;
   readonly by: string;
+  readonly sub?: string;
   readonly nameFrom: NameFrom;
   readonly why?: string;
   /** Gets each written entry, for a place that the database's users cannot change. */
@@ -95,12 +96,13 @@ export class Trail {
     action: OperatorAction,
     ending: Pick<TrailEntry, 'result' | 'ends'>,
   ): Promise<TrailEntry> {
-    const { clock, by, nameFrom, why, copy } = this.#options;
+    const { clock, by, sub, nameFrom, why, copy } = this.#options;
     const at = clock.now();
     const entry: TrailEntry = {
       _id: newId('opr', at),
       at,
       by,
+      ...defined({ sub }),
       nameFrom,
       ...action,
       ...defined({ why }),

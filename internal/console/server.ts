@@ -96,7 +96,7 @@ async function addPlugins(app: FastifyInstance, { secret, oidc }: ConsoleOptions
     max: LIMIT_A_MINUTE,
     timeWindow: '1 minute',
     // Behind an Ingress everybody has its address.
-    keyGenerator: ({ person, ip }) => person?.name ?? ip,
+    keyGenerator: ({ person, ip }) => person?.sub ?? ip,
   });
 }
 

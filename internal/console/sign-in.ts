@@ -11,6 +11,8 @@ export type Role = 'viewer' | 'support';
 
 export interface Person {
   readonly name: string;
+  /** The provider's id of the person, which no two people share and nobody can change. */
+  readonly sub?: string;
   /** `oidc`: proven by the provider. `console`: anybody who reached the loopback of the pod. */
   readonly nameFrom: Extract<NameFrom, 'console' | 'oidc'>;
   readonly role: Role;
@@ -150,14 +152,15 @@ export function addSignIn(
       return request.person === undefined
         ? reply.say(400, NOT_LOGGED_IN)
         : reply.redirect(begun?.to ?? '/', 303);
+    const { sub } = claims;
     const [name, role] = [nameOf(claims), roleOf(claims, options)];
     if (role === undefined) {
-      log.warn({ operator: name }, 'a person without a role tried to log in');
+      log.warn({ operator: name, sub }, 'a person without a role tried to log in');
       const roles = Object.values(options.roles).join(' nor ');
       return reply.say(403, `${name} has neither the role ${roles}.`);
     }
-    session.keep(reply, { name, nameFrom: 'oidc', role });
-    log.info({ operator: name, role }, 'logged in');
+    session.keep(reply, { name, sub, nameFrom: 'oidc', role });
+    log.info({ operator: name, sub, role }, 'logged in');
     return reply.redirect(begun.to, 303);
   });
 
@@ -224,7 +227,7 @@ async function claimsOf(
   url: string,
   { verifier, state, nonce }: Login & { readonly state: string },
   options: OidcOptions,
-): Promise<Claims> {
+): Promise<oidc.IDToken> {
   const configuration = await provider();
   const back = new URL(url, options.publicUrl);
   const tokens = await oidc.authorizationCodeGrant(configuration, back, {
@@ -242,10 +245,9 @@ async function claimsOf(
   return { ...more, ...claims };
 }
 
-function nameOf(claims: Claims): string {
-  const { email, email_verified: verified, preferred_username: user, sub } = claims;
-  if (typeof email === 'string' && verified !== false) return email;
-  return typeof user === 'string' ? user : String(sub);
+/** An address that is not verified may be another person's. */
+function nameOf({ email, email_verified: verified, sub }: oidc.IDToken): string {
+  return typeof email === 'string' && verified === true ? email : sub;
 }
 
 function rolesOf(claims: Claims, { rolesClaim }: OidcOptions): unknown {

@@ -131,7 +131,12 @@ test('support logs in, gets the requested page, and reveals under a proven name'
   expect(await textOf(page)).toContain(application.email);
   expect(await accessFaults(page)).toEqual([]);
   const [entry] = await world.stores.db.collection(OPERATOR_AUDIT).find().toArray();
-  expect(entry).toMatchObject({ by: 'support@example.com', nameFrom: 'oidc', why: 'ticket 4711' });
+  expect(entry).toMatchObject({
+    by: 'support@example.com',
+    sub: 'support',
+    nameFrom: 'oidc',
+    why: 'ticket 4711',
+  });
   const cookies = await page.browserContext().cookies();
   const session = cookies.find(({ name }) => name.startsWith('session-'));
   expect(session).toMatchObject({ httpOnly: true, secure: true, sameSite: 'Lax' });
@@ -156,6 +161,31 @@ test.each<[string, Configuration, Readonly<Record<string, string>>]>([
   const { page } = await logIn('viewer', '/partners', at);
   expect(page.url()).toBe(`${at.url}/partners`);
   expect(await textOf(page)).toContain('viewer@example.com (viewer)');
+});
+
+test.each([
+  ['an address that is not verified', { email: 'boss@example.com', email_verified: false }],
+  ['an address of which nothing is said', { email: 'boss@example.com' }],
+  ['no address', { preferred_username: 'boss' }],
+])('with %s the trail names the sub', async (_, claims) => {
+  const settings: Configuration = {
+    claims: { openid: ['sub', 'roles', 'preferred_username'], email: ['email', 'email_verified'] },
+    findAccount: (__, accountId) => ({
+      accountId,
+      claims: () => ({ sub: accountId, roles: ['support'], ...claims }),
+    }),
+  };
+  const { page } = await logIn('7f3a', '/find', await startDesk({ settings }));
+  expect(await textOf(page)).toContain('7f3a (support)');
+  await page.type('#email', application.email);
+  await Promise.all([page.waitForNavigation(), page.click('main button')]);
+  const [entry] = await world.stores.db
+    .collection(OPERATOR_AUDIT)
+    .find()
+    .sort({ _id: -1 })
+    .toArray();
+  expect(entry).toMatchObject({ action: 'find --email', by: '7f3a', sub: '7f3a' });
+  expect(await page.content()).not.toContain('boss');
 });
 
 test('a viewer sees everything masked, and a forged reveal is refused and shows nothing', async () => {
