@@ -9,6 +9,8 @@ export interface OperatorAction {
   /** The beginning of the SHA-256 of an API key. */
   readonly keyId?: string;
   readonly count?: number;
+  /** Id of the console's session that the person ended. */
+  readonly session?: string;
 }
 
 /**

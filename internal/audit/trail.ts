@@ -2,7 +2,7 @@
 import type { Collection, Db, Filter } from 'mongodb';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
-import { newId } from '../platform/ids.ts';
+import { firstIdAt, newId } from '../platform/ids.ts';
 import type { IndexDefinition } from '../platform/mongo-indexes.ts';
 import { bounded } from '../platform/mongo-read.ts';
 import type { OperatorAction, NameFrom, TrailEntry } from './entry.ts';
@@ -57,6 +57,18 @@ export class Trail {
   /** Personal data must not be shown if this fails. */
   async revealed(action: OperatorAction): Promise<void> {
     await this.#append(action, { result: 'done' });
+  }
+
+  /** Makes the session void at each pod of the console. */
+  async loggedOut(session: string): Promise<void> {
+    await this.#append({ action: 'log out', session }, { result: 'done' });
+  }
+
+  /** Returns the console's sessions that people ended since then. */
+  async endedSessions(since: Date): Promise<string[]> {
+    const ended = { _id: { $gte: firstIdAt('opr', since) }, session: { $exists: true } };
+    const entries = await this.#entries.find(ended, bounded).toArray();
+    return entries.flatMap(({ session = [] }) => session);
   }
 
   /**

@@ -32,7 +32,7 @@ const PARTNER_SHOWN_MS = 3_600_000;
 export interface Desk {
   readonly reads: Omit<Reads, 'accountRequestsKeptMs'>;
   /** A trail that names this person. */
-  readonly trailOf: (person: Person, why?: string) => Pick<Trail, 'revealed'>;
+  readonly trailOf: (person: Person, why?: string) => Pick<Trail, 'revealed' | 'loggedOut'>;
   readonly activity: Activity;
 }
 

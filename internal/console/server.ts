@@ -30,6 +30,8 @@ interface ConsoleOptions {
   /** Absent: everybody who reaches the loopback may see everything. */
   readonly oidc?: OidcOptions;
   readonly desk: Desk;
+  /** Sessions that people ended, at this pod or another. */
+  readonly ended: Set<string>;
   readonly clock: Clock;
   readonly log: Logger;
   /** A sentence for a fault of the database; undefined for any other fault. */

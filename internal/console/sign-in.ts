@@ -1,8 +1,9 @@
 /** Who looks: everybody on the loopback, or who logs in by OpenID Connect. */
-import { createHash } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import * as oidc from 'openid-client';
 import type { NameFrom } from '../audit/entry.ts';
+import type { Trail } from '../audit/trail.ts';
 import { later, type Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 
@@ -39,7 +40,7 @@ export interface OidcOptions {
 }
 
 /** A working day; then the provider is asked again. */
-const SESSION_SECONDS = 8 * 3_600;
+export const SESSION_SECONDS = 8 * 3_600;
 /** From the click to the return from the provider. */
 const LOGIN_SECONDS = 600;
 /** Of the OpenID provider's answers. */
@@ -106,19 +107,28 @@ function cookieOf<Content extends object>(name: string, maxAge: number, clock: C
   };
 }
 
-export function addSignIn(
-  app: FastifyInstance,
-  options: OidcOptions,
-  { secret, clock, log }: { readonly secret: string; readonly clock: Clock; readonly log: Logger },
-): void {
+type Session = Person & { readonly id: string };
+
+interface SignInParts {
+  readonly secret: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Sessions whose cookie is void, although its time is not over. */
+  readonly ended: Set<string>;
+  readonly desk: { readonly trailOf: (person: Person) => Pick<Trail, 'loggedOut'> };
+}
+
+export function addSignIn(app: FastifyInstance, options: OidcOptions, parts: SignInParts): void {
+  const { secret, clock, log, ended } = parts;
   const named = (kind: string): string => cookieName(kind, secret, options.publicUrl);
-  const session = cookieOf<Person>(named('session'), SESSION_SECONDS, clock);
+  const session = cookieOf<Session>(named('session'), SESSION_SECONDS, clock);
   const login = cookieOf<Login>(named('login'), LOGIN_SECONDS, clock);
   const used = usedOnce(clock);
   const provider = discoverOnce(options);
   app.decorateRequest('person', {
     getter(this: FastifyRequest) {
-      return session.kept(this);
+      const kept = session.kept(this);
+      return kept && !ended.has(kept.id) ? kept : undefined;
     },
   });
 
@@ -155,18 +165,31 @@ export function addSignIn(
     const { sub } = claims;
     const [name, role] = [nameOf(claims), roleOf(claims, options)];
     if (role === undefined) {
+      session.clear(reply);
       log.warn({ operator: name, sub }, 'a person without a role tried to log in');
       const roles = Object.values(options.roles).join(' nor ');
       return reply.say(403, `${name} has neither the role ${roles}.`);
     }
-    session.keep(reply, { name, sub, nameFrom: 'oidc', role });
+    session.keep(reply, { id: randomUUID(), name, sub, nameFrom: 'oidc', role });
     log.info({ operator: name, sub, role }, 'logged in');
     return reply.redirect(begun.to, 303);
   });
+  addLogOut(app, session, parts);
+}
 
-  app.post('/logout', (_, reply) =>
-    session.clear(reply).say(200, 'You are logged out of the console.'),
-  );
+function addLogOut(
+  app: FastifyInstance,
+  session: ReturnType<typeof cookieOf<Session>>,
+  { ended, desk }: SignInParts,
+): void {
+  app.post('/logout', async (request, reply) => {
+    const { id, ...person } = session.kept(request)!;
+    // First: with the database away, at least this pod refuses a copy of the cookie.
+    ended.add(id);
+    session.clear(reply);
+    await desk.trailOf(person).loggedOut(id);
+    return reply.say(200, 'You are logged out of the console.');
+  });
 }
 
 /** Says whether it is the first use. This pod knows; elsewhere the provider refuses a used code. */

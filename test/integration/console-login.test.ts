@@ -13,6 +13,7 @@ import { accessFaults, openBrowser, textOf } from '../support/browser.ts';
 import { send } from '../support/http.ts';
 import { listen } from '../support/listen.ts';
 import { submit } from '../support/processing.ts';
+import { eventually } from '../support/wait.ts';
 import { newApplication, worldOf, type InProcess } from '../support/world.ts';
 
 const { world, ingest } = await worldOf(['ingest', 'processor']);
@@ -230,8 +231,8 @@ async function begin(at = desk, to = '/') {
     to: content.to,
   };
 }
-const navigate = (path: string, cookie = '') =>
-  send(desk.url, { method: 'GET', path, headers: { cookie } });
+const navigate = (path: string, cookie = '', at = desk) =>
+  send(at.url, { method: 'GET', path, headers: { cookie } });
 
 test('forged states and sessions are refused, and no such callback reaches the provider', async () => {
   const calls: string[] = [];
@@ -429,6 +430,22 @@ test('a session is valid until the time that stands in it', async () => {
   };
   expect(await statusAt(Date.now() + 60_000)).toBe(200);
   expect(await statusAt(Date.now() - 60_000)).toBe(303);
+});
+
+test('after a log-out a copied cookie is void at each pod and after a restart', async () => {
+  const other = await startDesk();
+  const { page, context } = await logIn('support', '/partners');
+  const session = (await context.cookies()).find(({ name }) => name.startsWith('session-'))!;
+  const cookie = `${session.name}=${session.value}`;
+  const statusAt = async (at: InProcess) => (await navigate('/partners', cookie, at)).status;
+  expect([await statusAt(desk), await statusAt(other)]).toEqual([200, 200]);
+  await Promise.all([page.waitForNavigation(), page.click('header button')]);
+  expect(await textOf(page)).toContain('You are logged out');
+  expect((await context.cookies()).filter(({ name }) => name.startsWith('session-'))).toEqual([]);
+  expect(await statusAt(desk)).toBe(303);
+  await eventually('another pod to refuse', async () => (await statusAt(other)) === 303);
+  const restarted = await startDesk();
+  await eventually('a new pod to refuse', async () => (await statusAt(restarted)) === 303);
 });
 
 test('the console does not start on a public address without OIDC', () => {
