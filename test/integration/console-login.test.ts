@@ -276,6 +276,49 @@ test('forged states and sessions are refused, and no such callback reaches the p
   }
 });
 
+test('a callback of another browser and a form of another site change nothing', async () => {
+  const attacker = await (await browser.createBrowserContext()).newPage();
+  await attacker.goto(`${desk.url}/trail`);
+  await attacker.setRequestInterception(true);
+  const stolen = new Promise<string>((resolve) => {
+    attacker.on('request', (request) => {
+      if (!request.url().includes('/login/callback')) return void request.continue();
+      resolve(request.url());
+      return void request.abort();
+    });
+  });
+  await submitLogIn(attacker, 'viewer').catch(() => undefined);
+  const callback = await stolen;
+  const fresh = await navigate(callback.slice(desk.url.length));
+  expect([fresh.status, fresh.headers['set-cookie']]).toEqual([
+    400,
+    expect.not.stringContaining('session'),
+  ]);
+  const { page } = await logIn('support', '/trail');
+  await page.goto(callback);
+  expect(page.url()).toBe(`${desk.url}/`);
+  expect(await textOf(page)).toContain('support@example.com (support)');
+
+  const forms = createServer((_, response) => {
+    response.setHeader('content-type', 'text/html');
+    response.end(`<form method="post" action="${desk.url}/logout"><button>Go</button></form>`);
+  });
+  const port = await freePort();
+  await listen(forms, port);
+  providers.push(forms);
+  for (const [host, status] of [
+    // Another site sends no session; another origin of this site sends one, but has no token.
+    ['localhost', 401],
+    ['127.0.0.1', 403],
+  ] as const) {
+    await page.goto(`http://${host}:${port}`);
+    const [answer] = await Promise.all([page.waitForNavigation(), page.click('button')]);
+    expect([host, answer?.status()]).toEqual([host, status]);
+  }
+  await page.goto(`${desk.url}/trail`);
+  expect(await textOf(page)).toContain('support@example.com (support)');
+});
+
 test('log-ins and callbacks are limited, and the page says what to do', async () => {
   const calls: string[] = [];
   const at = await startDesk({ calls });
