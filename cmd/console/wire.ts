@@ -7,10 +7,10 @@ import { Activity } from '../../internal/console/activity.ts';
 import { readPods } from '../../internal/console/readings.ts';
 import type { Desk } from '../../internal/console/routes.ts';
 import { startConsole } from '../../internal/console/server.ts';
-import type { Person } from '../../internal/console/sign-in.ts';
+import { SESSION_SECONDS, type Person } from '../../internal/console/sign-in.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
-import type { Clock } from '../../internal/platform/clock.ts';
+import { later, type Clock } from '../../internal/platform/clock.ts';
 import { DeadlineError } from '../../internal/platform/deadline.ts';
 import { defined } from '../../internal/platform/defined.ts';
 import type { Loops } from '../../internal/platform/loop.ts';
@@ -48,24 +48,27 @@ export async function startConsoleProcess(config: Config, tools: ProcessTools) {
       ? mongoReason(mongo, error)
       : undefined;
   };
-  const trailOf = (person: Pick<Person, 'name' | 'nameFrom'>, why?: string): Trail =>
+  const trailOf = (person: Omit<Person, 'role'>, why?: string): Trail =>
     new Trail({
       db,
       clock,
       by: person.name,
       nameFrom: person.nameFrom,
-      ...defined({ why }),
+      ...defined({ sub: person.sub, why }),
       // Users of the database cannot change the pod's log.
       copy: (entry) => log.info({ operator_audit: entry }, 'noted in operator_audit'),
     });
+  const trail = trailOf({ name: '', nameFrom: 'console' });
   const reads: Desk['reads'] = {
     submissions: new SupportQueries(db),
     accounts: new AccountQueries(db),
     keys: new KeyStore({ db, clock }),
     holds: new PartnerHolds({ db, clock }),
-    trail: trailOf({ name: '', nameFrom: 'console' }),
+    trail,
   };
-  const activity = followReadings(config, { reads, clock, loops, databaseFault });
+  const ended = new Set<string>();
+  const parts = { reads, clock, loops, databaseFault, trail, ended };
+  const activity = followReadings(config, parts);
   const server = await startConsole({
     host: config.CONSOLE_HOST,
     port: config.CONSOLE_PORT,
@@ -76,6 +79,7 @@ export async function startConsoleProcess(config: Config, tools: ProcessTools) {
     secret: config.CONSOLE_SESSION_SECRET ?? randomBytes(32).toString('hex'),
     ...defined({ oidc: oidcOf(config) }),
     desk: { reads, trailOf, activity },
+    ended,
   });
   closers.add('console', () => server.close());
 
@@ -92,8 +96,15 @@ function oidcOf(config: Config) {
   const { CONSOLE_URL: publicUrl } = config;
   // The settings allow all of them or none.
   if (!issuer || !clientId || !clientSecret || !publicUrl) return undefined;
-  const roles = { support: config.OIDC_SUPPORT_ROLE, viewer: config.OIDC_VIEWER_ROLE };
-  return { issuer, clientId, clientSecret, publicUrl, roles, rolesClaim: config.OIDC_ROLES_CLAIM };
+  return {
+    issuer,
+    clientId,
+    clientSecret,
+    publicUrl,
+    scopes: config.OIDC_SCOPES,
+    rolesClaim: config.OIDC_ROLES_CLAIM,
+    roles: { support: config.OIDC_SUPPORT_ROLE, viewer: config.OIDC_VIEWER_ROLE },
+  };
 }
 
 /** In the background, so that the first page needs no store. */
@@ -104,9 +115,11 @@ function followReadings(
     readonly clock: Clock;
     readonly loops: Loops<'pods' | 'stored'>;
     readonly databaseFault: (error: unknown) => string | undefined;
+    readonly trail: Trail;
+    readonly ended: Set<string>;
   },
 ) {
-  const { reads, clock, loops, databaseFault } = parts;
+  const { reads, clock, loops, databaseFault, trail, ended } = parts;
   const activity = new Activity(clock.now());
   const round = { everyMs: READ_EVERY_MS, failsAfterMs: READINGS_FAIL_AFTER_MS };
   loops.start({
@@ -119,11 +132,13 @@ function followReadings(
     name: 'stored',
     run: async () => {
       try {
-        const [partners, dead, secrets] = await Promise.all([
+        const [partners, dead, secrets, sessions] = await Promise.all([
           partnersView(reads, clock.now()),
           tallyOf({ state: 'dead_lettered' }, reads),
           reads.keys.problems.list(),
+          trail.endedSessions(later(clock.now(), -SESSION_SECONDS * 1_000)),
         ]);
+        for (const id of sessions) ended.add(id);
         activity.stored = { partners, dead, secrets, at: clock.now() };
       } catch (error) {
         const fault = databaseFault(error) ?? 'The console has a fault; its log has more.';

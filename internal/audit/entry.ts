@@ -11,6 +11,8 @@ export interface OperatorAction {
   /** The beginning of the SHA-256 of an API key. */
   readonly keyId?: string;
   readonly count?: number;
+  /** Id of the console's session that the person ended. */
+  readonly session?: string;
 }
 
 /**
@@ -25,6 +27,8 @@ export interface TrailEntry extends OperatorAction {
   readonly _id: string;
   readonly at: Date;
   readonly by: string;
+  /** With `oidc`: the provider's id of the person, which stays when an e-mail address changes. */
+  readonly sub?: string;
   readonly why?: string;
   readonly nameFrom: NameFrom;
   /** Without an entry that `ends` it, a `begun` command was cut off and may have taken effect. */

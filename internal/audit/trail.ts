@@ -2,7 +2,7 @@
 import type { Collection, Db, Filter } from 'mongodb';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
-import { newId } from '../platform/ids.ts';
+import { firstIdAt, newId } from '../platform/ids.ts';
 import type { IndexDefinition } from '../platform/mongo-indexes.ts';
 import { bounded } from '../platform/mongo-read.ts';
 import type { OperatorAction, NameFrom, TrailEntry } from './entry.ts';
@@ -34,6 +34,7 @@ interface TrailOptions {
   readonly db: Db;
   readonly clock: Clock;
   readonly by: string;
+  readonly sub?: string;
   readonly nameFrom: NameFrom;
   readonly why?: string;
   /** Gets each written entry, for a place that the database's users cannot change. */
@@ -56,6 +57,18 @@ export class Trail {
   /** Personal data must not be shown if this fails. */
   async revealed(action: OperatorAction): Promise<void> {
     await this.#append(action, { result: 'done' });
+  }
+
+  /** Makes the session void at each pod of the console. */
+  async loggedOut(session: string): Promise<void> {
+    await this.#append({ action: 'log out', session }, { result: 'done' });
+  }
+
+  /** Returns the console's sessions that people ended since then. */
+  async endedSessions(since: Date): Promise<string[]> {
+    const ended = { _id: { $gte: firstIdAt('opr', since) }, session: { $exists: true } };
+    const entries = await this.#entries.find(ended, bounded).toArray();
+    return entries.flatMap(({ session = [] }) => session);
   }
 
   /**
@@ -95,12 +108,13 @@ export class Trail {
     action: OperatorAction,
     ending: Pick<TrailEntry, 'result' | 'ends'>,
   ): Promise<TrailEntry> {
-    const { clock, by, nameFrom, why, copy } = this.#options;
+    const { clock, by, sub, nameFrom, why, copy } = this.#options;
     const at = clock.now();
     const entry: TrailEntry = {
       _id: newId('opr', at),
       at,
       by,
+      ...defined({ sub }),
       nameFrom,
       ...action,
       ...defined({ why }),

@@ -92,7 +92,7 @@ const TITLES: Readonly<Record<number, string>> = {
   200: 'Done',
   403: 'Not allowed',
   404: 'Not found',
-  429: 'Too many searches',
+  429: 'Too many requests',
   503: 'Not available',
 };
 

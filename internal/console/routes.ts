@@ -17,7 +17,7 @@ import { fields, text, when, WHY_MAX } from '../view/search-fields.ts';
 import type { Activity } from './activity.ts';
 import { answersOf } from './answers.ts';
 import { nowView } from './now.ts';
-import type { Person } from './sign-in.ts';
+import { LIMITED, type Person } from './sign-in.ts';
 
 /** Fields that name a person, so a page does not repeat them. */
 const PERSONAL = ['id', 'email', 'ein', 'name'];
@@ -34,7 +34,7 @@ const PARTNER_SHOWN_MS = 3_600_000;
 export interface Desk {
   readonly reads: Omit<Reads, 'accountRequestsKeptMs'>;
   /** A trail that names this person. */
-  readonly trailOf: (person: Person, why?: string) => Pick<Trail, 'revealed'>;
+  readonly trailOf: (person: Person, why?: string) => Pick<Trail, 'revealed' | 'loggedOut'>;
   readonly activity: Activity;
 }
 
@@ -63,9 +63,6 @@ function addNow(app: FastifyInstance, { activity }: Desk, clock: Clock): void {
     ),
   );
 }
-
-/** By the bounds that the plugin was registered with. */
-const LIMITED = { config: { rateLimit: {} } } as const;
 
 function addFind(app: FastifyInstance, desk: Desk, clock: Clock): void {
   /** By the token in the form that asks for the next page, so that no page holds personal data. */

@@ -13,14 +13,16 @@ import type { Logger } from '../platform/log.ts';
 import { isLoopback } from '../platform/networks.ts';
 import { addPages } from './render.ts';
 import { addRoutes, type Desk } from './routes.ts';
-import { addEverybody, addSignIn, ProviderError, type OidcOptions } from './sign-in.ts';
+import { addEverybody, addSignIn, cookieName, ProviderError, type OidcOptions } from './sign-in.ts';
 
 /** The longest form: ten fields of 1,000 characters, each of which may take nine bytes. */
 const FORM_BYTES = 131_072;
-/** Searches and reveals of one person: more are no work of support. */
-const SEARCHES_A_MINUTE = 60;
+/** Searches and reveals of one person, log-ins of one address: more are no work of support. */
+const LIMIT_A_MINUTE = 60;
 /** A viewer may ask for whole values only, and not try many. */
-const VIEWER_SEARCHES_A_MINUTE = 20;
+const VIEWER_LIMIT_A_MINUTE = 20;
+/** Each restart without OIDC leaves a cookie under another name. */
+const FORM_COOKIE_SECONDS = 604_800;
 
 interface ConsoleOptions {
   readonly host: string;
@@ -32,6 +34,8 @@ interface ConsoleOptions {
   /** How the operator's command is run in this installation. */
   readonly command: string;
   readonly desk: Desk;
+  /** Sessions that people ended, at this pod or another. */
+  readonly ended: Set<string>;
   readonly clock: Clock;
   readonly log: Logger;
   /** A sentence for a fault of the database; undefined for any other fault. */
@@ -80,12 +84,14 @@ async function addPlugins(app: FastifyInstance, { secret, oidc }: ConsoleOptions
   });
   await app.register(cookie, { secret });
   await app.register(csrf, {
-    cookieKey: 'form',
+    cookieKey: cookieName('form', secret, oidc?.publicUrl),
     cookieOpts: {
       path: '/',
       httpOnly: true,
-      sameSite: 'strict',
+      // Strict would make open forms void at each link from another site. The token guards them.
+      sameSite: 'lax',
       signed: true,
+      maxAge: FORM_COOKIE_SECONDS,
       // Some browsers keep no such cookie of http://127.0.0.1.
       secure: oidc !== undefined,
     },
@@ -93,10 +99,10 @@ async function addPlugins(app: FastifyInstance, { secret, oidc }: ConsoleOptions
   await app.register(formbody, { bodyLimit: FORM_BYTES });
   await app.register(rateLimit, {
     global: false,
-    max: ({ person }) => (person?.role === 'viewer' ? VIEWER_SEARCHES_A_MINUTE : SEARCHES_A_MINUTE),
+    max: ({ person }) => (person?.role === 'viewer' ? VIEWER_LIMIT_A_MINUTE : LIMIT_A_MINUTE),
     timeWindow: '1 minute',
     // Behind an Ingress everybody has its address.
-    keyGenerator: ({ person, ip }) => person?.name ?? ip,
+    keyGenerator: ({ person, ip }) => person?.sub ?? ip,
   });
 }
 
@@ -110,8 +116,10 @@ function guard(app: FastifyInstance, oidc: boolean): void {
     if (!oidc && !isLoopback(request.hostname.replace(/^\[(.*)\]$/, '$1')))
       return reply.say(421, 'Open the console by 127.0.0.1 or localhost.');
     if (PUBLIC.test(path) || request.person !== undefined) return undefined;
-    if (request.method === 'GET')
-      return reply.redirect(`/login?to=${encodeURIComponent(path)}`, 303);
+    // A script's request cannot be led to the provider, and must not begin a log-in.
+    const { 'sec-fetch-mode': mode = 'navigate' } = request.headers;
+    if (request.method === 'GET' && mode === 'navigate')
+      return reply.redirect(`/login?to=${encodeURIComponent(request.url)}`, 303);
     return reply.say(401, 'Your session has ended: log in again.');
   });
   app.addHook('preHandler', (request, reply, done) =>
@@ -130,7 +138,7 @@ function answerErrors(app: FastifyInstance, { log, databaseFault }: ConsoleOptio
     if (fault !== undefined) return reply.say(503, fault);
     if (code.startsWith('FST_CSRF'))
       return reply.say(403, 'The form has expired: open its page again.');
-    if (status === 429) return reply.say(429, 'Wait a minute, then search again.');
+    if (status === 429) return reply.say(429, 'Wait a minute, then try again.');
     if (status < 500) return reply.say(status, 'The console cannot use this request.');
     log.error({ err: error }, 'a page failed');
     return reply.say(500, 'A fault of the console; its log has more.');

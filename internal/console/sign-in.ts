@@ -1,7 +1,9 @@
 /** Who looks: everybody on the loopback, or who logs in by OpenID Connect. */
+import { createHash, randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import * as oidc from 'openid-client';
 import type { NameFrom } from '../audit/entry.ts';
+import type { Trail } from '../audit/trail.ts';
 import { later, type Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 
@@ -10,6 +12,8 @@ export type Role = 'viewer' | 'support';
 
 export interface Person {
   readonly name: string;
+  /** The provider's id of the person, which no two people share and nobody can change. */
+  readonly sub?: string;
   /** `oidc`: proven by the provider. `console`: anybody who reached the loopback of the pod. */
   readonly nameFrom: Extract<NameFrom, 'console' | 'oidc'>;
   readonly role: Role;
@@ -28,19 +32,26 @@ export interface OidcOptions {
   readonly clientSecret: string;
   /** Where people open the console. */
   readonly publicUrl: string;
-  /** A claim of the ID token: a name, or a path such as `realm_access.roles`. */
+  readonly scopes: string;
+  /** A claim: a name, or a path such as `realm_access.roles`. */
   readonly rolesClaim: string;
   /** The claim's value for each role. */
   readonly roles: Readonly<Record<Role, string>>;
 }
 
 /** A working day; then the provider is asked again. */
-const SESSION_SECONDS = 8 * 3_600;
+export const SESSION_SECONDS = 8 * 3_600;
 /** From the click to the return from the provider. */
 const LOGIN_SECONDS = 600;
 /** Of the OpenID provider's answers. */
 const PROVIDER_TIMEOUT_S = 5;
 const CALLBACK = '/login/callback';
+/** Of one browser: each tab that logs in has a cookie, and all must fit into a request's head. */
+const LOGINS_KEPT = 10;
+/** A longer address would not fit into the cookie. */
+const PATH_MAX = 1_000;
+const NOT_LOGGED_IN =
+  'The log-in did not succeed, was used already, took too long, or began in another browser: log in again.';
 
 /** Kubernetes' own rights decide who may forward a port. */
 export function addEverybody(app: FastifyInstance): void {
@@ -49,91 +60,148 @@ export function addEverybody(app: FastifyInstance): void {
 }
 
 interface Login {
-  readonly state: string;
   readonly nonce: string;
   readonly verifier: string;
   readonly to: string;
 }
 
+/** By the bounds that the plugin was registered with. */
+export const LIMITED = { config: { rateLimit: {} } } as const;
+
+/** By the secret: consoles at several ports of one host share the browser's cookies. */
+export function cookieName(kind: string, secret: string, publicUrl = ''): string {
+  const mark = createHash('sha256').update(secret).digest('hex').slice(0, 8);
+  // No other host of the domain can set such a cookie.
+  const prefix = publicUrl.startsWith('https:') ? '__Host-' : '';
+  return `${prefix}${kind}-${mark}`;
+}
+
+const COOKIE = { path: '/', httpOnly: true, secure: true, sameSite: 'lax', signed: true } as const;
+
 /** Worth nothing after its time. Needs `@fastify/cookie` with a secret. */
 function cookieOf<Content extends object>(name: string, maxAge: number, clock: Clock) {
   // A signature does not cover the name of its cookie.
-  const mark = `${name} `;
+  const markOf = (id: string): string => `${name}${id} `;
   return {
-    keep: (reply: FastifyReply, content: Content): void => {
+    keep: (reply: FastifyReply, content: Content, id = ''): void => {
       const until = later(clock.now(), maxAge * 1_000).getTime();
-      void reply.setCookie(name, mark + JSON.stringify({ ...content, until }), {
-        path: '/',
-        httpOnly: true,
-        secure: true,
-        sameSite: 'lax',
-        signed: true,
-        maxAge,
-      });
+      const text = markOf(id) + JSON.stringify({ ...content, until });
+      void reply.setCookie(name + id, text, { ...COOKIE, maxAge });
     },
-    kept: (request: FastifyRequest): Content | undefined => {
-      const { valid, value } = request.unsignCookie(request.cookies[name] ?? '');
-      if (!valid || !value.startsWith(mark)) return undefined;
-      const content = JSON.parse(value.slice(mark.length)) as Content & { readonly until: number };
+    kept: (request: FastifyRequest, id = ''): Content | undefined => {
+      const { valid, value } = request.unsignCookie(request.cookies[name + id] ?? '');
+      if (!valid || !value.startsWith(markOf(id))) return undefined;
+      const content = JSON.parse(value.slice(markOf(id).length)) as Content & {
+        readonly until: number;
+      };
       return content.until > clock.now().getTime() ? content : undefined;
     },
-    clear: (reply: FastifyReply): FastifyReply => reply.clearCookie(name),
+    /** Clears all but the newest. */
+    clear: (reply: FastifyReply, newest = 0): FastifyReply => {
+      // A browser sends the oldest first.
+      const all = Object.keys(reply.request.cookies).filter((sent) => sent.startsWith(name));
+      const old = all.slice(0, Math.max(0, all.length - newest));
+      for (const one of old) void reply.clearCookie(one, COOKIE);
+      return reply;
+    },
   };
 }
 
-export function addSignIn(
-  app: FastifyInstance,
-  options: OidcOptions,
-  { clock, log }: { readonly clock: Clock; readonly log: Logger },
-): void {
-  const session = cookieOf<Person>('session', SESSION_SECONDS, clock);
-  const login = cookieOf<Login>('login', LOGIN_SECONDS, clock);
+type Session = Person & { readonly id: string };
+
+interface SignInParts {
+  readonly secret: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Sessions whose cookie is void, although its time is not over. */
+  readonly ended: Set<string>;
+  readonly desk: { readonly trailOf: (person: Person) => Pick<Trail, 'loggedOut'> };
+}
+
+export function addSignIn(app: FastifyInstance, options: OidcOptions, parts: SignInParts): void {
+  const { secret, clock, log, ended } = parts;
+  const named = (kind: string): string => cookieName(kind, secret, options.publicUrl);
+  const session = cookieOf<Session>(named('session'), SESSION_SECONDS, clock);
+  const login = cookieOf<Login>(named('login'), LOGIN_SECONDS, clock);
+  const used = usedOnce(clock);
   const provider = discoverOnce(options);
   app.decorateRequest('person', {
     getter(this: FastifyRequest) {
-      return session.kept(this);
+      const kept = session.kept(this);
+      return kept && !ended.has(kept.id) ? kept : undefined;
     },
   });
 
-  app.get('/login', async (request, reply) => {
+  app.get('/login', LIMITED, async (request, reply) => {
     const [state, nonce] = [oidc.randomState(), oidc.randomNonce()];
     const verifier = oidc.randomPKCECodeVerifier();
-    const { to = '/' } = request.query as { to?: string };
-    login.keep(reply, { state, nonce, verifier, to: ownPath(to) });
+    const { to } = request.query as { to?: unknown };
     const target = oidc.buildAuthorizationUrl(await provider(), {
       redirect_uri: new URL(CALLBACK, options.publicUrl).href,
-      scope: 'openid profile email',
+      scope: options.scopes,
       state,
       nonce,
       code_challenge: await oidc.calculatePKCECodeChallenge(verifier),
       code_challenge_method: 'S256',
     });
+    login.clear(reply, LOGINS_KEPT - 1);
+    login.keep(reply, { nonce, verifier, to: ownPath(String(to)) }, state);
     return reply.redirect(target.href, 303);
   });
 
-  app.get(CALLBACK, async (request, reply) => {
-    const begun = login.kept(request);
-    void login.clear(reply);
-    if (begun === undefined) return reply.say(400, 'The log-in took too long, or began elsewhere.');
-    const back = new URL(request.url, options.publicUrl);
-    const claims = await claimsOf(provider, back, begun).catch((error: unknown) => {
-      log.warn({ reason: reasonOf(error) }, 'a log-in failed');
-    });
-    if (claims === undefined) return reply.say(400, 'The log-in did not succeed: try again.');
+  app.get(CALLBACK, LIMITED, async (request, reply) => {
+    const state = String((request.query as { state?: unknown }).state);
+    const begun = login.kept(request, state);
+    const claims =
+      begun &&
+      used(state, LOGIN_SECONDS) &&
+      (await claimsOf(provider, request.url, { ...begun, state }, options).catch((error: unknown) =>
+        log.warn({ reason: reasonOf(error) }, 'a log-in failed'),
+      ));
+    if (!claims)
+      return request.person === undefined
+        ? reply.say(400, NOT_LOGGED_IN)
+        : reply.redirect(begun?.to ?? '/', 303);
+    const { sub } = claims;
     const [name, role] = [nameOf(claims), roleOf(claims, options)];
     if (role === undefined) {
-      log.warn({ operator: name }, 'a person without a role tried to log in');
+      session.clear(reply);
+      log.warn({ operator: name, sub }, 'a person without a role tried to log in');
       const roles = Object.values(options.roles).join(' nor ');
       return reply.say(403, `${name} has neither the role ${roles}.`);
     }
-    session.keep(reply, { name, nameFrom: 'oidc', role });
-    log.info({ operator: name, role }, 'logged in');
+    session.keep(reply, { id: randomUUID(), name, sub, nameFrom: 'oidc', role });
+    log.info({ operator: name, sub, role }, 'logged in');
     return reply.redirect(begun.to, 303);
   });
+  addLogOut(app, session, parts);
+}
 
-  app.post('/logout', (_, reply) =>
-    session.clear(reply).say(200, 'You are logged out of the console.'),
-  );
+function addLogOut(
+  app: FastifyInstance,
+  session: ReturnType<typeof cookieOf<Session>>,
+  { ended, desk }: SignInParts,
+): void {
+  app.post('/logout', async (request, reply) => {
+    const { id, ...person } = session.kept(request)!;
+    // First: with the database away, at least this pod refuses a copy of the cookie.
+    ended.add(id);
+    session.clear(reply);
+    await desk.trailOf(person).loggedOut(id);
+    return reply.say(200, 'You are logged out of the console.');
+  });
+}
+
+/** Says whether it is the first use. This pod knows; elsewhere the provider refuses a used code. */
+function usedOnce(clock: Clock): (id: string, seconds: number) => boolean {
+  const uses = new Map<string, number>();
+  return (id, seconds) => {
+    const now = clock.now().getTime();
+    for (const [old, until] of uses) if (until <= now) uses.delete(old);
+    if (uses.has(id)) return false;
+    uses.set(id, now + seconds * 1_000);
+    return true;
+  };
 }
 
 /** At the first log-in that finds the provider, because the console starts without it. */
@@ -146,10 +214,21 @@ function discoverOnce(options: OidcOptions): () => Promise<oidc.Configuration> {
     }));
 }
 
+/** By what the provider supports. `client_secret_basic` is the default of OpenID Connect. */
+function clientAuth(secret: string): oidc.ClientAuth {
+  const [basic, post] = [oidc.ClientSecretBasic(secret), oidc.ClientSecretPost(secret)];
+  return (server, ...request) => {
+    const methods = server.token_endpoint_auth_methods_supported;
+    const isBasic = methods?.includes('client_secret_basic') ?? true;
+    return (isBasic ? basic : post)(server, ...request);
+  };
+}
+
 async function discover(options: OidcOptions): Promise<oidc.Configuration> {
+  const auth = clientAuth(options.clientSecret);
   const issuer = new URL(options.issuer);
   try {
-    return await oidc.discovery(issuer, options.clientId, options.clientSecret, undefined, {
+    return await oidc.discovery(issuer, options.clientId, undefined, auth, {
       execute: issuer.protocol === 'http:' ? [oidc.allowInsecureRequests] : [],
       timeout: PROVIDER_TIMEOUT_S,
     });
@@ -165,36 +244,49 @@ export class ProviderError extends Error {
 
 type Claims = Readonly<Record<string, unknown>>;
 
+/** Of the ID token, completed by UserInfo. */
 async function claimsOf(
   provider: () => Promise<oidc.Configuration>,
-  back: URL,
-  { verifier, state, nonce }: Login,
-): Promise<Claims | undefined> {
-  const tokens = await oidc.authorizationCodeGrant(await provider(), back, {
+  url: string,
+  { verifier, state, nonce }: Login & { readonly state: string },
+  options: OidcOptions,
+): Promise<oidc.IDToken> {
+  const configuration = await provider();
+  const back = new URL(url, options.publicUrl);
+  const tokens = await oidc.authorizationCodeGrant(configuration, back, {
     pkceCodeVerifier: verifier,
     expectedState: state,
     expectedNonce: nonce,
     idTokenExpected: true,
   });
-  return tokens.claims();
+  const claims = tokens.claims()!;
+  const { email, email_verified: verified } = claims as Claims;
+  const needed = [email, verified, rolesOf(claims, options)];
+  const { userinfo_endpoint: userInfo } = configuration.serverMetadata();
+  if (userInfo === undefined || !needed.includes(undefined)) return claims;
+  const more = await oidc.fetchUserInfo(configuration, tokens.access_token, claims.sub);
+  return { ...more, ...claims };
 }
 
-function nameOf(claims: Claims): string {
-  const { email, email_verified: verified, preferred_username: user, sub } = claims;
-  if (typeof email === 'string' && verified !== false) return email;
-  return typeof user === 'string' ? user : String(sub);
+/** An address that is not verified may be another person's. */
+function nameOf({ email, email_verified: verified, sub }: oidc.IDToken): string {
+  return typeof email === 'string' && verified === true ? email : sub;
 }
 
-function roleOf(claims: Claims, { rolesClaim, roles }: OidcOptions): Role | undefined {
+function rolesOf(claims: Claims, { rolesClaim }: OidcOptions): unknown {
   const at = (value: unknown, key: string): unknown => (value as Claims | undefined)?.[key];
-  const claim = claims[rolesClaim] ?? rolesClaim.split('.').reduce<unknown>(at, claims);
-  const given = [claim].flat();
-  return (['support', 'viewer'] as const).find((role) => given.includes(roles[role]));
+  return claims[rolesClaim] ?? rolesClaim.split('.').reduce<unknown>(at, claims);
+}
+
+function roleOf(claims: Claims, options: OidcOptions): Role | undefined {
+  const given = [rolesOf(claims, options)].flat();
+  return (['support', 'viewer'] as const).find((role) => given.includes(options.roles[role]));
 }
 
 /** Another site's address must not be reached through ours. */
 function ownPath(to: string): string {
-  return /^\/[\w/-]*$/.test(to) && !to.startsWith('//') ? to : '/';
+  // Printable ASCII without a backslash, which browsers read as a slash.
+  return to.length <= PATH_MAX && /^\/(?!\/)[!-[\]-~]*$/.test(to) ? to : '/';
 }
 
 /** Without the message, which may quote a token. */

@@ -67,10 +67,20 @@ export const consoleSettings = {
     secret: true,
     about: 'Secret of that client.',
   },
+  OIDC_SCOPES: {
+    schema: z
+      .string()
+      .refine((value) => value.split(' ').includes('openid'), 'must have the scope openid')
+      .default('openid profile email'),
+    usedBy,
+    about:
+      'Scopes asked for, with a blank between them. Many providers give the roles for a further one, such as `groups`.',
+  },
   OIDC_ROLES_CLAIM: {
     schema: nonEmpty.default('roles'),
     usedBy,
-    about: 'Claim of the ID token that holds the roles; a path such as `realm_access.roles` works.',
+    about:
+      'Claim of the ID token, else of UserInfo, that holds the roles; a path such as `realm_access.roles` works.',
   },
   OIDC_VIEWER_ROLE: {
     schema: nonEmpty.default('viewer'),

@@ -2,85 +2,125 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { createServer, type Server } from 'node:http';
 import { sign } from '@fastify/cookie';
-import { Provider } from 'oidc-provider';
+import { Provider, type Configuration } from 'oidc-provider';
 import type { Browser, BrowserContext, Page } from 'puppeteer-core';
 import { freePort } from '../../deploy/local/stores/wait.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
+import { cookieName } from '../../internal/console/sign-in.ts';
 import { ConfigError } from '../../internal/platform/config.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { accessFaults, openBrowser, textOf } from '../support/browser.ts';
+import { send } from '../support/http.ts';
 import { listen } from '../support/listen.ts';
 import { submit } from '../support/processing.ts';
+import { eventually } from '../support/wait.ts';
 import { newApplication, worldOf, type InProcess } from '../support/world.ts';
 
 const { world, ingest } = await worldOf(['ingest', 'processor'], { documentedRights: true });
 let browser: Browser;
-let provider: Server;
-let environment: Readonly<Record<string, string>>;
+const providers: Server[] = [];
 let desk: InProcess;
 let requestId: string;
 const application = newApplication();
+// Encoded in `client_secret_basic`.
+const CLIENT_SECRET = 'a client:secret+for/tests%41';
 const SECRET = 'a-secret-for-tests-of-32-characters-or-more';
 
 beforeAll(async () => {
   requestId = await submit(world, ingest, application);
   await world.recordIn('completed', requestId);
-  const [port, consolePort] = [await freePort(), await freePort()];
-  const url = `http://127.0.0.1:${consolePort}`;
-  provider = await startProvider(port, `${url}/login/callback`);
-  environment = {
-    CONSOLE_PORT: String(consolePort),
-    CONSOLE_URL: url,
-    CONSOLE_SESSION_SECRET: SECRET,
-    OIDC_ISSUER: `http://127.0.0.1:${port}`,
-    OIDC_CLIENT_ID: 'console',
-    OIDC_CLIENT_SECRET: 'a-client-secret-for-tests',
-  };
-  desk = await world.start('console', environment);
+  desk = await startDesk();
   browser = await openBrowser();
 });
 afterAll(async () => {
   await browser.close();
-  provider.close();
-  provider.closeAllConnections();
+  for (const provider of providers) {
+    provider.close();
+    provider.closeAllConnections();
+  }
 });
 
+/** A console with a provider of its own, whose calls `calls` gets. */
+async function startDesk(
+  {
+    settings = {},
+    calls = [],
+  }: { readonly settings?: Configuration; readonly calls?: string[] } = {},
+  environment: Readonly<Record<string, string>> = {},
+): Promise<InProcess> {
+  const [port, consolePort] = [await freePort(), await freePort()];
+  const url = `http://127.0.0.1:${consolePort}`;
+  const issuer = `http://127.0.0.1:${port}`;
+  const oidc = new Provider(issuer, configurationOf(`${url}/login/callback`, settings));
+  const provider = createServer((request, response) => {
+    calls.push(request.url!);
+    void oidc.callback()(request, response);
+  });
+  await listen(provider, port);
+  providers.push(provider);
+  return world.start('console', {
+    CONSOLE_PORT: String(consolePort),
+    CONSOLE_URL: url,
+    CONSOLE_SESSION_SECRET: SECRET,
+    OIDC_ISSUER: issuer,
+    OIDC_CLIENT_ID: 'console',
+    OIDC_CLIENT_SECRET: CLIENT_SECRET,
+    ...environment,
+  });
+}
+
 /** The user names are the roles; `nobody` has none. */
-async function startProvider(port: number, redirectUri: string): Promise<Server> {
-  const oidc = new Provider(`http://127.0.0.1:${port}`, {
+function configurationOf(redirectUri: string, more: Configuration): Configuration {
+  return {
     clients: [
       {
         client_id: 'console',
-        client_secret: 'a-client-secret-for-tests',
+        client_secret: CLIENT_SECRET,
         redirect_uris: [redirectUri],
         response_types: ['code'],
         grant_types: ['authorization_code'],
+        token_endpoint_auth_method: [
+          ...(more.clientAuthMethods ?? ['client_secret_basic' as const]),
+        ][0],
       },
     ],
-    claims: { openid: ['sub', 'roles'], email: ['email'], profile: [] },
+    claims: { openid: ['sub', 'roles'], email: ['email', 'email_verified'], profile: [] },
     conformIdTokenClaims: false,
     pkce: { required: () => true },
     findAccount: (_: unknown, id: string) => ({
       accountId: id,
-      claims: () => ({ sub: id, email: `${id}@example.com`, roles: [id] }),
+      claims: () => ({
+        sub: id,
+        email: `${id}@example.com`,
+        email_verified: true,
+        roles: [id],
+        groups: [id],
+      }),
     }),
-  });
-  const server = createServer((request, response) => void oidc.callback()(request, response));
-  await listen(server, port);
-  return server;
+    ...more,
+  };
 }
 
 /** Each person has a browser profile of their own. */
-async function logIn(name: string, path = '/'): Promise<{ page: Page; context: BrowserContext }> {
+async function logIn(
+  name: string,
+  path = '/',
+  at = desk,
+): Promise<{ page: Page; context: BrowserContext }> {
   const context = await browser.createBrowserContext();
   const page = await context.newPage();
-  await page.goto(desk.url + path);
+  await page.goto(at.url + path);
+  await submitLogIn(page, name);
+  return { page, context };
+}
+
+async function submitLogIn(page: Page, name: string): Promise<void> {
   await page.type('[name=login]', name);
   await page.type('[name=password]', 'any');
   await Promise.all([page.waitForNavigation(), page.click('[type=submit]')]);
-  // The provider asks for consent, then leads back.
-  await Promise.all([page.waitForNavigation(), page.click('[type=submit]')]);
-  return { page, context };
+  // The provider asks for consent in its first session, then leads back.
+  if (new URL(page.url()).pathname.startsWith('/interaction'))
+    await Promise.all([page.waitForNavigation(), page.click('[type=submit]')]);
 }
 
 test('support logs in, gets the requested page, and reveals under a proven name', async () => {
@@ -92,13 +132,61 @@ test('support logs in, gets the requested page, and reveals under a proven name'
   expect(await textOf(page)).toContain(application.email);
   expect(await accessFaults(page)).toEqual([]);
   const [entry] = await world.stores.db.collection(OPERATOR_AUDIT).find().toArray();
-  expect(entry).toMatchObject({ by: 'support@example.com', nameFrom: 'oidc', why: 'ticket 4711' });
+  expect(entry).toMatchObject({
+    by: 'support@example.com',
+    sub: 'support',
+    nameFrom: 'oidc',
+    why: 'ticket 4711',
+  });
   const cookies = await page.browserContext().cookies();
-  const session = cookies.find(({ name }) => name === 'session');
+  const session = cookies.find(({ name }) => name.startsWith('session-'));
   expect(session).toMatchObject({ httpOnly: true, secure: true, sameSite: 'Lax' });
 
   await Promise.all([page.waitForNavigation(), page.click('header button')]);
   expect(await textOf(page)).toContain('You are logged out');
+});
+
+test.each<[string, Configuration, Readonly<Record<string, string>>]>([
+  ['client_secret_basic alone', { clientAuthMethods: ['client_secret_basic'] }, {}],
+  ['client_secret_post alone', { clientAuthMethods: ['client_secret_post'] }, {}],
+  [
+    'groups that need a scope, and claims that come at UserInfo',
+    {
+      conformIdTokenClaims: true,
+      claims: { openid: ['sub'], email: ['email', 'email_verified'], groups: ['groups'] },
+    },
+    { OIDC_SCOPES: 'openid email groups', OIDC_ROLES_CLAIM: 'groups' },
+  ],
+])('a person logs in at a provider with %s', async (_, settings, environment) => {
+  const at = await startDesk({ settings }, environment);
+  const { page } = await logIn('viewer', '/partners', at);
+  expect(page.url()).toBe(`${at.url}/partners`);
+  expect(await textOf(page)).toContain('viewer@example.com (viewer)');
+});
+
+test.each([
+  ['an address that is not verified', { email: 'boss@example.com', email_verified: false }],
+  ['an address of which nothing is said', { email: 'boss@example.com' }],
+  ['no address', { preferred_username: 'boss' }],
+])('with %s the trail names the sub', async (_, claims) => {
+  const settings: Configuration = {
+    claims: { openid: ['sub', 'roles', 'preferred_username'], email: ['email', 'email_verified'] },
+    findAccount: (__, accountId) => ({
+      accountId,
+      claims: () => ({ sub: accountId, roles: ['support'], ...claims }),
+    }),
+  };
+  const { page } = await logIn('7f3a', '/find', await startDesk({ settings }));
+  expect(await textOf(page)).toContain('7f3a (support)');
+  await page.type('#email', application.email);
+  await Promise.all([page.waitForNavigation(), page.click('main button')]);
+  const [entry] = await world.stores.db
+    .collection(OPERATOR_AUDIT)
+    .find()
+    .sort({ _id: -1 })
+    .toArray();
+  expect(entry).toMatchObject({ action: 'find --email', by: '7f3a', sub: '7f3a' });
+  expect(await page.content()).not.toContain('boss');
 });
 
 test('a viewer sees everything masked, and a forged reveal is refused and shows nothing', async () => {
@@ -150,33 +238,282 @@ test('a person without a role is shown no page and no figures', async () => {
   expect(page.url()).not.toContain('history.json');
 });
 
-test('a wrong state, a return without a log-in, and a forged session are refused', async () => {
-  const begun = await fetch(`${desk.url}/login`, { redirect: 'manual' });
+/** Begins a log-in without a browser. */
+async function begin(at = desk, to = '/') {
+  const begun = await fetch(`${at.url}/login?to=${encodeURIComponent(to)}`, { redirect: 'manual' });
   const cookie = begun.headers.getSetCookie()[0]!.split(';')[0]!;
   const target = new URL(begun.headers.get('location')!);
   expect(target.searchParams.get('code_challenge_method')).toBe('S256');
   expect(target.searchParams.get('nonce')).toBeTruthy();
-  const back = (path: string, headers: Record<string, string>) =>
-    fetch(`${desk.url}/login/callback${path}`, { headers, redirect: 'manual' });
-  const wrong = await back('?code=any&state=wrong', { cookie });
-  expect([wrong.status, await wrong.text()]).toEqual([400, expect.stringContaining('not succeed')]);
-  const alone = await back('?code=any&state=any', {});
-  expect(alone.status).toBe(400);
-  for (const session of ['session=forged', cookie.replace('login=', 'session=')]) {
-    const page = await fetch(desk.url, { headers: { cookie: session }, redirect: 'manual' });
-    expect([page.status, page.headers.get('location')]).toEqual([303, '/login?to=%2F']);
+  const kept = decodeURIComponent(cookie);
+  const content = JSON.parse(kept.slice(kept.indexOf('{'), kept.lastIndexOf('}') + 1)) as {
+    readonly to: string;
+  };
+  return {
+    cookie,
+    issuer: target.origin,
+    state: target.searchParams.get('state')!,
+    to: content.to,
+  };
+}
+const navigate = (path: string, cookie = '', at = desk) =>
+  send(at.url, { method: 'GET', path, headers: { cookie } });
+
+test('forged states and sessions are refused, and no such callback reaches the provider', async () => {
+  const calls: string[] = [];
+  const at = await startDesk({ calls });
+  const [one, other] = [await begin(at), await begin(at)];
+  const before = calls.length;
+  const callBack = (state: string, cookie: string) =>
+    fetch(
+      `${at.url}/login/callback?${String(new URLSearchParams({ code: 'any', state, iss: one.issuer }))}`,
+      { headers: { cookie }, redirect: 'manual' },
+    );
+  const forged = [
+    ['any', ''],
+    ['', one.cookie],
+    ['__proto__', one.cookie],
+    [other.state, one.cookie],
+    [one.state, one.cookie.replace(/..$/, 'AA')],
+    [other.state, one.cookie.replace(one.state, other.state)],
+  ] as const;
+  for (const [state, cookie] of forged) {
+    const answer = await callBack(state, cookie);
+    expect([answer.status, await answer.text()]).toEqual([
+      400,
+      expect.stringMatching(/log in again[^]*href="\/login"|href="\/login"[^]*log in again/),
+    ]);
+  }
+  expect(calls.length).toBe(before);
+
+  for (let round = 0; round < 3; round += 1)
+    expect((await callBack(one.state, one.cookie)).status).toBe(400);
+  expect(calls.slice(before)).toEqual(['/token']);
+
+  const session = cookieName('session', SECRET);
+  for (const cookie of [
+    `${session}=forged`,
+    one.cookie.replace(/^[^=]*/, session),
+    one.cookie.replace(/^[^=]*/, session + one.state),
+  ]) {
+    const page = await navigate('/', cookie);
+    expect([page.status, page.headers['location']]).toEqual([303, '/login?to=%2F']);
+  }
+});
+
+test('a callback of another browser and a form of another site change nothing', async () => {
+  const attacker = await (await browser.createBrowserContext()).newPage();
+  await attacker.goto(`${desk.url}/trail`);
+  await attacker.setRequestInterception(true);
+  const stolen = new Promise<string>((resolve) => {
+    attacker.on('request', (request) => {
+      if (!request.url().includes('/login/callback')) return void request.continue();
+      resolve(request.url());
+      return void request.abort();
+    });
+  });
+  await submitLogIn(attacker, 'viewer').catch(() => undefined);
+  const callback = await stolen;
+  const fresh = await navigate(callback.slice(desk.url.length));
+  expect([fresh.status, fresh.headers['set-cookie']]).toEqual([
+    400,
+    expect.not.stringContaining('session'),
+  ]);
+  const { page } = await logIn('support', '/trail');
+  await page.goto(callback);
+  expect(page.url()).toBe(`${desk.url}/`);
+  expect(await textOf(page)).toContain('support@example.com (support)');
+
+  const forms = createServer((_, response) => {
+    response.setHeader('content-type', 'text/html');
+    response.end(`<form method="post" action="${desk.url}/logout"><button>Go</button></form>`);
+  });
+  const port = await freePort();
+  await listen(forms, port);
+  providers.push(forms);
+  for (const [host, status] of [
+    // Another site sends no session; another origin of this site sends one, but has no token.
+    ['localhost', 401],
+    ['127.0.0.1', 403],
+  ] as const) {
+    await page.goto(`http://${host}:${port}`);
+    const [answer] = await Promise.all([page.waitForNavigation(), page.click('button')]);
+    expect([host, answer?.status()]).toEqual([host, status]);
+  }
+  await page.goto(`${desk.url}/trail`);
+  expect(await textOf(page)).toContain('support@example.com (support)');
+});
+
+test('log-ins and callbacks are limited, and the page says what to do', async () => {
+  const calls: string[] = [];
+  const at = await startDesk({ calls });
+  await begin(at);
+  const before = calls.length;
+  for (const path of ['/login', '/login/callback?code=any&state=any']) {
+    const answers = await Promise.all(
+      Array.from({ length: 100 }, () => fetch(at.url + path, { redirect: 'manual' })),
+    );
+    const limited = answers.filter(({ status }) => status === 429);
+    expect(limited.length).toBeGreaterThanOrEqual(40);
+    expect(await limited[0]!.text()).toContain('Wait a minute, then try again.');
+  }
+  expect(calls.length).toBe(before);
+});
+
+test('a link is kept with its query, and no other site can be reached through it', async () => {
+  const at = await startDesk();
+  const own = [
+    '/partners/a.b',
+    '/trail?before=opr_1&x=%2F%2F',
+    '/find?a=b?c',
+    '/%2F%2Fother.example',
+  ];
+  for (const to of own) expect((await begin(at, to)).to).toBe(to);
+  const foreign = [
+    '',
+    'other',
+    '//other.example',
+    '///other.example',
+    'https://other.example',
+    '/\\other.example',
+    '\\\\other.example',
+    '/\t/other.example',
+    '/\n/other.example',
+    '\t//other.example',
+    ' //other.example',
+    '/\r\nset-cookie: a=b',
+    '/\0',
+    '/\u{2028}',
+    '/ü',
+    'javascript:alert(1)',
+    '@other.example',
+    '.other.example',
+    ':80/',
+    '/x\\..\\..',
+    `/${'a'.repeat(5_000)}`,
+  ];
+  for (const to of foreign) expect([to, (await begin(at, to)).to]).toEqual([to, '/']);
+  const twice = await fetch(`${at.url}/login?to=//other.example&to=/`, { redirect: 'manual' });
+  expect([twice.status, twice.headers.getSetCookie()[0]]).toEqual([
+    303,
+    expect.not.stringContaining('other.example'),
+  ]);
+  const { page } = await logIn('viewer', '/partners/a.b?from=a%20ticket&n=1');
+  expect(page.url()).toBe(`${desk.url}/partners/a.b?from=a%20ticket&n=1`);
+});
+
+test('a script without a session is answered 401 and begins no log-in', async () => {
+  for (const path of ['/', '/history.json', '/trail']) {
+    const answer = await fetch(desk.url + path, { redirect: 'manual' });
+    expect([answer.status, answer.headers.getSetCookie().join()]).toEqual([
+      401,
+      expect.not.stringContaining('login'),
+    ]);
+  }
+});
+
+test('two tabs that log in both get their page, and back and reload at the callback lead there', async () => {
+  const context = await browser.createBrowserContext();
+  const tabs = [await context.newPage(), await context.newPage()];
+  const paths = ['/partners', '/trail'];
+  for (const [index, tab] of tabs.entries()) await tab.goto(desk.url + paths[index]);
+  const callbacks: string[] = [];
+  for (const [index, tab] of tabs.entries()) {
+    await tab.bringToFront();
+    tab.on('request', (request) => {
+      if (request.url().includes('/login/callback')) callbacks.push(request.url());
+    });
+    await submitLogIn(tab, 'viewer');
+    expect(tab.url()).toBe(desk.url + paths[index]);
+  }
+  const [tab] = tabs;
+  await tab!.bringToFront();
+  for (const [index, callback] of callbacks.slice(0, 2).entries()) {
+    await tab!.goto(callback);
+    expect(tab!.url()).toBe(desk.url + paths[index]);
+  }
+  await tab!.goto(`${desk.url}/login/callback?code=any&state=any`);
+  expect(tab!.url()).toBe(`${desk.url}/`);
+  // Without a session it says what to do.
+  await Promise.all([tab!.waitForNavigation(), tab!.click('header button')]);
+  await tab!.goto(callbacks[0]!);
+  expect(await textOf(tab!)).toContain('log in again');
+  await Promise.all([tab!.waitForNavigation(), tab!.click('header a[href="/login"]')]);
+  expect(tab!.url()).toBe(`${desk.url}/`);
+});
+
+test('tabs whose log-in is never finished do not fill the head of a request', async () => {
+  const at = await startDesk();
+  const context = await browser.createBrowserContext();
+  const page = await context.newPage();
+  await page.goto(`${at.url}/login/callback`);
+  for (let tab = 0; tab < 15; tab += 1)
+    await page.evaluate(`fetch('/login', { redirect: 'manual' }).then(({ type }) => type)`);
+  const logins = (await context.cookies()).filter(({ name }) => name.startsWith('login-'));
+  expect(logins.length).toBe(10);
+});
+
+test('an open form survives a link from another site and a second console', async () => {
+  const { page, context } = await logIn('support', `/requests/${requestId}`);
+  const ticket = createServer((_, response) => {
+    response.setHeader('content-type', 'text/html');
+    response.end(`<a href="${desk.url}/partners">the console</a>`);
+  });
+  const port = await freePort();
+  await listen(ticket, port);
+  providers.push(ticket);
+  const other = await startDesk({}, { CONSOLE_SESSION_SECRET: `${SECRET}-2` });
+  const tab = await context.newPage();
+  await tab.goto(`http://localhost:${port}`);
+  await Promise.all([tab.waitForNavigation(), tab.click('a')]);
+  expect(await textOf(tab)).toContain('support@example.com (support)');
+  await tab.goto(other.url);
+  await submitLogIn(tab, 'viewer');
+  expect(await textOf(tab)).toContain('viewer@example.com (viewer)');
+
+  await page.bringToFront();
+  await page.type('#why', 'still open');
+  await Promise.all([page.waitForNavigation(), page.click('main button')]);
+  expect(await textOf(page)).toContain(application.email);
+});
+
+test('behind https no other host can set the cookies', async () => {
+  const at = await startDesk({}, { CONSOLE_URL: 'https://console.example' });
+  const { headers } = await fetch(`${at.url}/login`, { redirect: 'manual' });
+  const [login] = headers.getSetCookie();
+  const page = await fetch(`${at.url}/login/callback`);
+  const [form] = page.headers.getSetCookie();
+  for (const cookie of [login, form]) {
+    expect(cookie).toMatch(/^__Host-(login|form)-.*; Path=\/; HttpOnly; Secure; SameSite=Lax/);
+    expect(cookie).not.toContain('Domain');
   }
 });
 
 test('a session is valid until the time that stands in it', async () => {
   const statusAt = async (until: number) => {
-    const text = `session ${JSON.stringify({ name: 'jane', role: 'support', until })}`;
-    const cookie = `session=${encodeURIComponent(sign(text, SECRET))}`;
-    const page = await fetch(`${desk.url}/trail`, { headers: { cookie }, redirect: 'manual' });
-    return page.status;
+    const name = cookieName('session', SECRET);
+    const text = `${name} ${JSON.stringify({ name: 'jane', role: 'support', until })}`;
+    const cookie = `${name}=${encodeURIComponent(sign(text, SECRET))}`;
+    return (await navigate('/trail', cookie)).status;
   };
   expect(await statusAt(Date.now() + 60_000)).toBe(200);
   expect(await statusAt(Date.now() - 60_000)).toBe(303);
+});
+
+test('after a log-out a copied cookie is void at each pod and after a restart', async () => {
+  const other = await startDesk();
+  const { page, context } = await logIn('support', '/partners');
+  const session = (await context.cookies()).find(({ name }) => name.startsWith('session-'))!;
+  const cookie = `${session.name}=${session.value}`;
+  const statusAt = async (at: InProcess) => (await navigate('/partners', cookie, at)).status;
+  expect([await statusAt(desk), await statusAt(other)]).toEqual([200, 200]);
+  await Promise.all([page.waitForNavigation(), page.click('header button')]);
+  expect(await textOf(page)).toContain('You are logged out');
+  expect((await context.cookies()).filter(({ name }) => name.startsWith('session-'))).toEqual([]);
+  expect(await statusAt(desk)).toBe(303);
+  await eventually('another pod to refuse', async () => (await statusAt(other)) === 303);
+  const restarted = await startDesk();
+  await eventually('a new pod to refuse', async () => (await statusAt(restarted)) === 303);
 });
 
 test('the console does not start on a public address without OIDC', () => {
