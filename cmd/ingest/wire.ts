@@ -24,6 +24,7 @@ export async function startIngest(config: ConfigOf<'ingest'>, tools: ProcessTool
   const { log, closers } = tools;
   const settings = settingsOf(config);
   const metrics = createIngestMetrics(tools.registry);
+  const openApi = openApiDocument(settings);
   const opened = await openProcess(
     config,
     {
@@ -31,7 +32,7 @@ export async function startIngest(config: ConfigOf<'ingest'>, tools: ProcessTool
       metrics,
       indexes: submissionIndexes,
       traces: tracesOf(config, 'ingest'),
-      documents: { '/openapi.json': openApiDocument(settings) },
+      documents: { '/openapi.json': openApi },
     },
     tools,
   );
@@ -50,6 +51,7 @@ export async function startIngest(config: ConfigOf<'ingest'>, tools: ProcessTool
     },
     acceptLog: config.LOG_ACCEPTS ? log : undefined,
     limiter,
+    openApi: config.OPENAPI_ENDPOINT ? openApi : undefined,
     ...openStores(config, parts),
     metricsOfTests: createIngestMetrics(new Registry()),
   });

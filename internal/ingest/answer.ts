@@ -20,7 +20,7 @@ export function sendEarly(
   request: FastifyRequest,
   reply: FastifyReply,
   status: AnswerStatus,
-  body: object,
+  body: object | string,
 ): void {
   const { incomingBody } = request;
   incomingBody.drop();

@@ -7,6 +7,7 @@ export const BASE_PATH = '/api/v1';
 export const INGEST_PATH = `${BASE_PATH}/capital/ingest`;
 export const STATUS_PATH = `${INGEST_PATH}/:request_id`;
 export const LIST_PATH = `${BASE_PATH}/capital/submissions`;
+export const OPENAPI_PATH = `${BASE_PATH}/capital/openapi.json`;
 
 export const requestId = z.string().regex(/^req_[0-7][0-9a-hjkmnp-tv-z]{25}$/);
 

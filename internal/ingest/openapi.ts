@@ -15,6 +15,7 @@ interface Response {
 
 /** The parts that are changed here. */
 interface OpenApiDocument {
+  tags: readonly { readonly name: string }[];
   readonly paths: Record<string, { readonly post?: { responses: Record<string, Response> } }>;
   readonly components: Readonly<Record<'headers' | 'schemas', Record<string, object>>>;
 }
@@ -28,11 +29,15 @@ export function openApiDocument(settings: OpenApiSettings): OpenApiDocument {
   return document;
 }
 
-function removeLookUps({ paths, components }: OpenApiDocument): void {
+function removeLookUps(document: OpenApiDocument): void {
+  const { paths, components } = document;
   delete paths['/capital/ingest/{request_id}'];
   delete paths['/capital/submissions'];
-  for (const name of ['Status', 'Submissions']) delete components.schemas[name];
-  for (const name of ['Location', 'PreferenceApplied']) delete components.headers[name];
+  document.tags = document.tags.filter(({ name }) => name !== 'Look-ups');
+  for (const name of ['State', 'Reason', 'Entry', 'Status', 'Submissions'])
+    delete components.schemas[name];
+  for (const name of ['Location', 'PreferenceApplied', 'CacheControl'])
+    delete components.headers[name];
   for (const response of Object.values(paths['/capital/ingest']!.post!.responses)) {
     delete response.headers['Location'];
     delete response.links;

@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from '../platform/log.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import { answerEarly, sendEarly } from './answer.ts';
-import { INGEST_PATH, LIST_PATH, STATUS_PATH } from './contract.ts';
+import { INGEST_PATH, LIST_PATH, OPENAPI_PATH, STATUS_PATH } from './contract.ts';
 import { errors, type ErrorAnswer } from './errors.ts';
 import { logFields } from './hooks.ts';
 import { Limits, OverLimit, type LimitSettings, type LimitTools } from './limit-policy.ts';
@@ -27,6 +27,8 @@ export type RouteTools = Omit<SubmitTools, 'limits' | 'lookUps' | 'outages' | 'r
     /** Nobody reads them: a test counts in no metric of live submissions. */
     readonly metricsOfTests: IngestMetrics;
     readonly statuses: Statuses | undefined;
+    /** For partners; undefined where it is switched off. */
+    readonly openApi: object | undefined;
   };
 
 export async function addRoutes(
@@ -76,7 +78,12 @@ export async function addRoutes(
     }
   }
 
-  app.setNotFoundHandler((request, reply) => notFound(request, reply, lookUps));
+  const { openApi } = tools;
+  if (openApi !== undefined) addOpenApi(app, openApi, limits);
+
+  const isRead = (path: string): boolean =>
+    (lookUps && readPath.test(path)) || (openApi !== undefined && path === OPENAPI_PATH);
+  app.setNotFoundHandler((request, reply) => notFound(request, reply, isRead));
   app.setErrorHandler((error, request, reply) => {
     if (error instanceof OverLimit) {
       reply.header('retry-after', error.retrySeconds);
@@ -85,6 +92,19 @@ export async function addRoutes(
     }
     tools.log.error({ ...logFields(request), err: error }, 'request failed');
     answerEarly(request, reply, errors.internal);
+  });
+}
+
+function addOpenApi(app: FastifyInstance, openApi: object, limits: Limits): void {
+  const document = JSON.stringify(openApi);
+  app.route({
+    method: ['GET', 'HEAD'],
+    url: OPENAPI_PATH,
+    config: { rateLimit: limits.lookUps },
+    handler: (request, reply) => {
+      reply.header('cache-control', OPENAPI_CACHED).type('application/json; charset=utf-8');
+      sendEarly(request, reply, 200, document);
+    },
   });
 }
 
@@ -103,16 +123,22 @@ export function routedUrl(request: IncomingMessage): string {
   }
 }
 
+/** It changes with a version or a setting. */
+const OPENAPI_CACHED = 'public, max-age=3600';
 const readPath = new RegExp(`^(${INGEST_PATH}/[^/]+|${LIST_PATH})$`);
 
-function notFound(request: FastifyRequest, reply: FastifyReply, lookUps: boolean): void {
+function notFound(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  isRead: (path: string) => boolean,
+): void {
   const path = request.url.split('?', 1)[0] ?? '';
   const isGet = request.method === 'GET' || request.method === 'HEAD';
   let answer: ErrorAnswer = errors.notFound;
   if (path === INGEST_PATH) {
     answer = errors.methodNotAllowed;
     reply.header('allow', 'POST');
-  } else if (lookUps && !isGet && readPath.test(path)) {
+  } else if (!isGet && isRead(path)) {
     answer = errors.statusMethodNotAllowed;
     reply.header('allow', 'GET, HEAD');
   }

@@ -144,6 +144,11 @@ export const settings = {
     usedBy: ['ingest'],
     about: 'Whether partners may look up and list their own requests.',
   },
+  OPENAPI_ENDPOINT: {
+    schema: flag.default(true),
+    usedBy: ['ingest'],
+    about: 'Whether the partner port answers with the OpenAPI document, without a key.',
+  },
   LOG_ACCEPTS: {
     schema: flag.default(false),
     usedBy: ['ingest'],

@@ -412,6 +412,32 @@ describe('the list', () => {
   });
 });
 
+test('the OpenAPI document is answered without a key, unless it is switched off', async () => {
+  const path = '/api/v1/capital/openapi.json';
+  const ask = (url: string, method = 'GET') => send(url, { method, path });
+  const answer = await ask(ingest.url);
+  const admin = (await (await fetch(`${ingest.adminUrl}/openapi.json`)).json()) as object;
+  expect([answer.status, answer.json]).toEqual([200, admin]);
+  expect(answer.headers).toMatchObject({
+    'content-type': 'application/json; charset=utf-8',
+    'cache-control': 'public, max-age=3600',
+  });
+  expect(Number(answer.headers['x-ratelimit-remaining'])).toBeGreaterThan(0);
+  const head = await ask(ingest.url, 'HEAD');
+  expect([head.status, head.text, head.headers['content-length']]).toEqual([
+    200,
+    '',
+    answer.headers['content-length'],
+  ]);
+  const posted = await ask(ingest.url, 'POST');
+  expectAnswer(posted, 405, USE_GET);
+  expect(posted.headers['allow']).toBe('GET, HEAD');
+  const off = await world.start('ingest', { OPENAPI_ENDPOINT: 'false' });
+  for (const method of ['GET', 'POST'])
+    expectAnswer(await ask(off.url, method), 404, bodies.notFound);
+  await off.close();
+});
+
 test('switched off, the paths are answered 404, and a 202 has no Location', async () => {
   const off = await world.start('ingest', { STATUS_ENDPOINT: 'false' });
   const { _id: id } = await insert({});
