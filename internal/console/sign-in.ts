@@ -2,6 +2,7 @@
 import { createHash, randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import * as oidc from 'openid-client';
+import { EnvHttpProxyAgent, fetch as fetchBy } from 'undici';
 import type { NameFrom } from '../audit/entry.ts';
 import type { Trail } from '../audit/trail.ts';
 import { later, type Clock } from '../platform/clock.ts';
@@ -227,8 +228,12 @@ function clientAuth(secret: string): oidc.ClientAuth {
 async function discover(options: OidcOptions): Promise<oidc.Configuration> {
   const auth = clientAuth(options.clientSecret);
   const issuer = new URL(options.issuer);
+  // By HTTPS_PROXY and NO_PROXY of the environment. The pods are asked without a proxy.
+  const dispatcher = new EnvHttpProxyAgent();
+  const asked = (url: string, request: object) => fetchBy(url, { ...request, dispatcher });
   try {
     return await oidc.discovery(issuer, options.clientId, undefined, auth, {
+      [oidc.customFetch]: asked as unknown as oidc.CustomFetch,
       execute: issuer.protocol === 'http:' ? [oidc.allowInsecureRequests] : [],
       timeout: PROVIDER_TIMEOUT_S,
     });

@@ -1,6 +1,7 @@
 /** Logs in at the console by a real OpenID provider, in a real browser. */
+/* oxlint-disable node/no-process-env -- a library reads the proxy there */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { createServer, type Server } from 'node:http';
+import { createServer, request, type Server } from 'node:http';
 import { sign } from '@fastify/cookie';
 import { Provider, type Configuration } from 'oidc-provider';
 import type { Browser, BrowserContext, Page } from 'puppeteer-core';
@@ -229,6 +230,30 @@ test('a viewer finds by whole values only, 20 times a minute, and the trail has 
   for (let asked = 4; asked < 20; asked += 1) await finds({ name: 'a' });
   await finds({ name });
   expect(await textOf(page)).toContain('Wait a minute');
+});
+
+test('the provider is asked through the proxy of the environment, and the pods are not', async () => {
+  const asked: string[] = [];
+  const proxy = createServer((asking, answer) => {
+    const { host } = new URL(asking.url!);
+    asked.push(host);
+    const { method, headers } = asking;
+    const onward = request(asking.url!, { method, headers }, (reply) => {
+      answer.writeHead(reply.statusCode!, reply.headers);
+      reply.pipe(answer);
+    });
+    asking.pipe(onward);
+  });
+  providers.push(proxy);
+  process.env['HTTP_PROXY'] = `http://127.0.0.1:${await listen(proxy)}`;
+  try {
+    const behind = await startDesk({}, { CONSOLE_PROCESSES: ingest.adminUrl });
+    const begun = await fetch(`${behind.url}/login`, { redirect: 'manual' });
+    const issuer = new URL(begun.headers.get('location')!).host;
+    expect(new Set(asked)).toEqual(new Set([issuer]));
+  } finally {
+    delete process.env['HTTP_PROXY'];
+  }
 });
 
 test('a person without a role is shown no page and no figures', async () => {
