@@ -49,7 +49,7 @@ function configuration(): string {
     '',
     'Every setting is an environment variable; an empty one counts as unset. A process checks its own settings, reports all faults',
     'at once and exits with 1; a value of `LOG_LEVEL` or `OTEL_…` that cannot be used is only logged. A secret may also come as',
-    '`NAME_FILE`, the path of a file. When its content changes, the process drains and exits with 0: let the supervisor start it',
+    '`NAME_FILE`, the path of a file. A process that is not let in any more drains and exits with 0 once its content changed: let the supervisor start it',
     'again.',
     '',
     ...rows,

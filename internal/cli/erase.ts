@@ -7,7 +7,7 @@ import { defined } from '../platform/defined.ts';
 import { isOpen } from '../submission/states.ts';
 import type { PersonalRecord } from '../submission/support-queries.ts';
 import { claimEnd } from '../view/plans.ts';
-import { CommandError, submissionById, UsageError, type Call } from './command.ts';
+import { CommandError, submissionById, UsageError, type Call, type Desk } from './command.ts';
 import { ALIKE_LISTED, ERASE_TRIES } from './limits.ts';
 import { applicantOf, isSame, relationOf, type Relation } from './match-person.ts';
 import { maybeRequestId } from './options.ts';
@@ -170,13 +170,20 @@ async function eraseFound(
   // Others may move the request between read and write, so it is read again a few times.
   for (let tries = 1; ; tries += 1) {
     if (await desk.moves.move('erase', { seen }, `operator erase by ${desk.trail.by}`)) return true;
-    const now = tries < ERASE_TRIES ? await desk.submissions.byId(id) : undefined;
-    if (now === undefined || claimEnd(now, clock.now()) !== undefined) {
-      await desk.corrections.freePlace(id);
-      return false;
-    }
+    const now = await desk.submissions.byId(id);
+    if (now === undefined || now.erasedAt !== undefined) return now !== undefined;
+    if (tries === ERASE_TRIES || claimEnd(now, clock.now()) !== undefined)
+      return keepWhole(id, desk);
     seen = now;
   }
+}
+
+/** Frees the place of an account, unless another order erased the request meanwhile. */
+async function keepWhole(id: string, { corrections, submissions }: Desk): Promise<boolean> {
+  await corrections.freePlace(id);
+  const isErased = (await submissions.byId(id))?.erasedAt !== undefined;
+  if (isErased) await corrections.takePlace(id);
+  return isErased;
 }
 
 function rowOf(found: Found, plan: OrderPlan, outcome: Outcome, work: Work) {

@@ -72,6 +72,7 @@ export function planRound(
       recent: recent.filter(({ owner }) => isTest(owner) === test),
       gone: unconfirmed.filter((key) => isTest(ownerOf(key)) === test),
       owners,
+      areMany: all.length + recent.length > ENDED_FREELY,
     }),
   );
   const held = losses.flatMap((loss) => loss.held);
@@ -109,11 +110,14 @@ function lossOf({
   recent,
   gone,
   owners,
+  areMany,
 }: {
   readonly stored: readonly StoredKey[];
   readonly recent: readonly EndedKey[];
   readonly gone: readonly StoredKey[];
   readonly owners: ReadonlySet<string>;
+  /** There are so many keys that their loss is judged. */
+  readonly areMany: boolean;
 }): Loss {
   // An owner that has another key only rotates.
   const lost = gone.filter((key) => !owners.has(ownerOf(key)));
@@ -127,7 +131,7 @@ function lossOf({
     ...[...Map.groupBy(without, String).values()].map(({ length }) => length),
   );
   const others = without.length - most;
-  const isMany = before > ENDED_FREELY && without.length * 2 > before;
+  const isMany = areMany && without.length * 2 > before;
   return { held: isMany && others > 0 && others * 2 >= before - most ? lost : [], before };
 }
 

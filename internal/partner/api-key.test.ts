@@ -52,6 +52,8 @@ test.each([
   ['https://www.acme.example.com/partners', 'not_a_key'],
   ['amqps://acme:xK2mQ8vR4tY7@mq.example.com', 'not_a_key'],
   ['partnership-contact-2026@acme.example.com', 'not_a_key'],
+  ['partner-db.cluster-abc123.eu-west-1.rds.example.com:5432', 'not_a_key'],
+  ['eyJhbGciOiJIUzI1NiJ9.eyJwYXJ0bmVyIjoiYWNtZSJ9.x8Kq2Lr0', undefined],
   [`"${key.slice(4)}"`, 'not_a_key'],
   [JSON.stringify({ key }), 'not_a_key'],
   [Buffer.from(key).toString('base64'), 'not_a_key'],

@@ -65,7 +65,7 @@ type KeyProblem =
 
 /** Letters, digits, `_` and `-`, as our own keys and those of an evaluation have. */
 const OWN_KEY = /^pik_[\w-]+$/;
-/** Older keys are shorter than ours in no case, so that a name or a host is none. */
+/** A shorter one may be a name. */
 const OLDER_KEY_MIN_LENGTH = 32;
 
 /**
@@ -89,6 +89,7 @@ const appearances: readonly (readonly [(text: string) => boolean, string])[] = [
   [(text) => /^["'`]|["'`]$/.test(text), 'stands in quotes'],
   [(text) => /^[a-z][a-z\d+.-]*:\/\//i.test(text), 'looks like a URL'],
   [(text) => text.includes('@'), 'looks like an address'],
+  [(text) => /^[a-z\d-]+(?:\.[a-z\d-]+)*\.[a-z]{2,}(?::\d+)?$/.test(text), 'looks like a host'],
   [(text) => /^bearer\b/i.test(text), 'begins with "Bearer"'],
   [(text) => OWN_KEY.test(unwrapped(text)), 'is in base64 twice'],
   [(text) => /\s/.test(text), 'has blanks'],

@@ -20,6 +20,8 @@ test.each([
   ['ze\u200Bro\uFEFF', 'Zero'],
   ['A+B (Holdings) [x] $1', 'a+b (holdings) [x] $1'],
   ['株式会社', '株式会社サンプル'],
+  ...['㈱テスト', 'Acme™', '½ Price', 'ﾃｽﾄ', 'x´y', 'x…'].map((name) => [name, name] as const),
+  ["x'y", 'x´y'],
 ])('%j finds %j', (asked, stored) => {
   expect(finds(asked, stored)).toBe(true);
 });

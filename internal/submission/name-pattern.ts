@@ -10,11 +10,9 @@ const ALIKE = ["'’‘ʼ′`´", '"“”„″', '-‐‑‒–—−'];
 const FULL_WIDTH_FROM = 0xfee0;
 
 /** Text without characters that nobody sees, in its usual width. */
-export const plainText = (text: string): string =>
-  text
-    .normalize('NFKC')
-    .replace(new RegExp(`[${UNSEEN}]`, 'gu'), '')
-    .trim();
+export const plainText = (text: string): string => seen(text).normalize('NFKC').trim();
+
+const seen = (text: string): string => text.replace(new RegExp(`[${UNSEEN}]`, 'gu'), '');
 
 /**
  * Matches composed and decomposed letters, half and full width, any blank, dash and apostrophe, and
@@ -23,7 +21,8 @@ export const plainText = (text: string): string =>
  */
 export function namePattern(name: string, { whole = false } = {}): string | undefined {
   const between = `[${UNSEEN}]*`;
-  const words = plainText(name)
+  const words = seen(name)
+    .trim()
     .split(/\s+/)
     .map((word) => [...new Intl.Segmenter().segment(word)].map(({ segment }) => formsOf(segment)));
   const text = words.map((word) => word.join(between)).join(`${between}[${BLANK}]+${between}`);
@@ -33,8 +32,13 @@ export function namePattern(name: string, { whole = false } = {}): string | unde
 }
 
 function formsOf(grapheme: string): string {
-  const alike = ALIKE.find((all) => all.includes(grapheme))?.split('') ?? [grapheme];
-  const forms = alike.flatMap((form) => [form, form.normalize('NFD'), widened(form)]);
+  const usual = grapheme.normalize('NFKC');
+  const alike = ALIKE.find((all) => all.includes(grapheme) || all.includes(usual))?.split('');
+  const forms = [grapheme, usual, ...(alike ?? [])].flatMap((form) => [
+    form,
+    form.normalize('NFD'),
+    widened(form),
+  ]);
   return `(?:${[...new Set(forms)].map(literally).join('|')})`;
 }
 

@@ -54,10 +54,10 @@ const pasted = text(TEXT_MAX)
 export const fields = {
   email: pasted.transform(normalizeEmail),
   ein: pasted
-    .transform((value) => normalizeEin(value.replace(/[\p{Pd}\s]/gu, '')))
+    .transform((value) => normalizeEin(value.replace(/[\p{Pd}\u2212\s]/gu, '')))
     .refine((value) => /^[0-9]{9}$/.test(value), 'It must be nine digits.'),
   name: pasted.refine(
-    (value) => namePattern(value) !== undefined,
+    (value) => namePattern(value, { whole: true }) !== undefined,
     'It is too long to be searched.',
   ),
   partner: text(TEXT_MAX),

@@ -233,6 +233,24 @@ test('an account whose insert hangs in the database while its request is erased 
   await done('audit');
 });
 
+test('two erasures of one request at once leave its place', async () => {
+  const ids = await Promise.all(
+    Array.from({ length: 5 }, async () => {
+      const id = await submit(world, ingest, newApplication());
+      await world.recordIn('completed', id);
+      return id;
+    }),
+  );
+  for (const id of ids) {
+    await Promise.all([1, 2, 3].map(() => cli('erase', id, '--yes')));
+    expect(await world.record(id)).toMatchObject({ erasedAt: expect.any(Date) });
+    expect(await accounts.find({ requestId: id }).toArray()).toEqual([
+      expect.objectContaining({ erasedAt: expect.any(Date) }),
+    ]);
+  }
+  await done('audit');
+});
+
 test('erase keeps the body of an open request of another applicant that mentions this one', async () => {
   const person = newApplication();
   world.mail.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } });
