@@ -74,6 +74,8 @@ const words = {
   },
   bad: (text: string): Html => new Html(`<span class="bad">${escaped(text)}</span>`),
   causesOf,
+  /** A page of an installation has its own. */
+  run: (order: string): Html => commandOf('partner-ingest', order),
   switchedOffBy,
   keyStatusInWords,
 };

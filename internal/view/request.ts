@@ -61,7 +61,8 @@ export async function requestView(
   const circumstances = { now, onHold, line };
   const step = nextStep(record, account, circumstances);
   const { waits } = step;
-  const next = wrongWith(record, account, circumstances) ?? step.next;
+  const wrong = wrongWith(record, account, circumstances);
+  const next = wrong === undefined ? step.next : `${wrong}; ${step.next}`;
   const offers = offersFor(record, account, circumstances);
   const happenings = timeline(record, account, actions);
   return {

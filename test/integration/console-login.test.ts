@@ -1,7 +1,7 @@
 /** Logs in at the console by a real OpenID provider, in a real browser. */
 /* oxlint-disable node/no-process-env -- a library reads the proxy there */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { createServer, request, type Server } from 'node:http';
+import { createServer, request as askBy, type Server } from 'node:http';
 import { sign } from '@fastify/cookie';
 import { Provider, type Configuration } from 'oidc-provider';
 import type { Browser, BrowserContext, Page } from 'puppeteer-core';
@@ -238,7 +238,7 @@ test('the provider is asked through the proxy of the environment, and the pods a
     const { host } = new URL(asking.url!);
     asked.push(host);
     const { method, headers } = asking;
-    const onward = request(asking.url!, { method, headers }, (reply) => {
+    const onward = askBy(asking.url!, { method, headers }, (reply) => {
       answer.writeHead(reply.statusCode!, reply.headers);
       reply.pipe(answer);
     });
