@@ -116,7 +116,7 @@ function lossOf({
   readonly recent: readonly EndedKey[];
   readonly gone: readonly StoredKey[];
   readonly owners: ReadonlySet<string>;
-  /** There are so many keys that their loss is judged. */
+  /** There are enough keys for a loss to be judged. */
   readonly areMany: boolean;
 }): Loss {
   // An owner that has another key only rotates.
