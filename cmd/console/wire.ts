@@ -132,10 +132,11 @@ function followReadings(
     name: 'stored',
     run: async () => {
       try {
+        const problems = reads.keys.problems.list();
         const [partners, dead, secrets, sessions] = await Promise.all([
-          partnersView(reads, clock.now()),
+          partnersView(reads, clock.now(), problems),
           tallyOf({ state: 'dead_lettered' }, reads),
-          reads.keys.problems.list(),
+          problems,
           trail.endedSessions(later(clock.now(), -SESSION_SECONDS * 1_000)),
         ]);
         for (const id of sessions) ended.add(id);

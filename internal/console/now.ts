@@ -103,7 +103,7 @@ function problemsOf(activity: Activity, now: Date): Problem[] {
     ...shared(pods, 'bad', 'faults'),
     ...(fault === undefined ? [] : [bad('console', fault)]),
     ...paused,
-    ...causesOf(pods, now),
+    ...causesOf(pods, now, secrets.length > 0),
     ...deadLetters(dead),
     ...brokenSecrets(secrets),
     ...findingsOf(pods),
@@ -121,7 +121,7 @@ const bad = (who: string, what: string, links: Partial<Problem> = {}): Problem =
 });
 
 /** What alerts tell after minutes. */
-function causesOf(pods: readonly Pod[], now: Date): Problem[] {
+function causesOf(pods: readonly Pod[], now: Date, namesSecrets: boolean): Problem[] {
   const value = (name: string, labels?: object): number => gauge(pods, name, labels) ?? 0;
   const [account, mail] = ['recorded', 'account_created'].map((state) =>
     value('oldest_waiting_seconds', { state }),
@@ -149,7 +149,10 @@ function causesOf(pods: readonly Pod[], now: Date): Problem[] {
       counted > 0 && countedAgo > COUNTED_WITHIN_S,
       warn('controller', `what waits was counted ${ago(countedAgo)} ago`),
     ],
-    [value('secret_problems') > 0, warn('partner Secrets', 'some cannot be used: see Partners')],
+    [
+      !namesSecrets && value('secret_problems') > 0,
+      warn('partner Secrets', 'some cannot be used: see Partners'),
+    ],
     [ending > 0, warn('partner keys', `the last key of ${ending} partners ends, or has ended`)],
   ];
   return causes.flatMap(([isSo, problem]) => (isSo ? [problem] : []));

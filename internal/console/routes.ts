@@ -185,10 +185,8 @@ function addLists(app: FastifyInstance, { reads, activity }: Desk, clock: Clock)
     }),
   );
   app.get('/partners', async (_, reply) => {
-    const [partners, problems] = await Promise.all([
-      partnersView(reads, clock.now()),
-      reads.keys.problems.list(),
-    ]);
+    const read = reads.keys.problems.list();
+    const [partners, problems] = await Promise.all([partnersView(reads, clock.now(), read), read]);
     return reply.page('partners', { title: 'Partners', partners, problems });
   });
   app.get('/partners/:partner', async (request, reply) => {

@@ -1,7 +1,7 @@
 /** Decides which keys a round leaves stored. */
 import { isDeepStrictEqual } from 'node:util';
 import type { EndedKey, StoredKey } from '../partner/key-document.ts';
-import { ownerName } from '../partner/mode.ts';
+import { isTestOwner, ownerName } from '../partner/mode.ts';
 import { shareRoom, KEYS_MAX } from '../partner/key-room.ts';
 import type { Problem, WantedKey } from '../partner/key-secret.ts';
 import type { SecretList } from './secret-source.ts';
@@ -68,9 +68,9 @@ export function planRound(
   // What is live is judged apart from tests.
   const losses = [false, true].map((test) =>
     lossOf({
-      stored: all.filter((key) => isTest(ownerOf(key)) === test),
-      recent: recent.filter(({ owner }) => isTest(owner) === test),
-      gone: unconfirmed.filter((key) => isTest(ownerOf(key)) === test),
+      stored: all.filter((key) => isTestOwner(ownerOf(key)) === test),
+      recent: recent.filter(({ owner }) => isTestOwner(owner) === test),
+      gone: unconfirmed.filter((key) => isTestOwner(ownerOf(key)) === test),
       owners,
       areMany: all.length + recent.length > ENDED_FREELY,
     }),
@@ -135,7 +135,6 @@ function lossOf({
   return { held: isMany && others > 0 && others * 2 >= before - most ? lost : [], before };
 }
 
-const isTest = (owner: string): boolean => owner.endsWith(' test');
 const ownerOf = ({ partnerId, terms }: StoredKey): string => ownerName(partnerId, terms);
 
 function wouldEnd({ held: [first, ...others], before }: Loss): readonly Problem[] {

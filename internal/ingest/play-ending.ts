@@ -14,7 +14,7 @@ const ATTEMPTS_MS = 3_600_000;
 /** After a 429 that held: how long submissions are then accepted. */
 const OPEN_MS = 60_000;
 
-/** False if the submission goes on. */
+/** False if the submission goes on; else its body is released, also where a 429 is thrown. */
 export async function playEnding(
   ending: TestEnding,
   idempotencyKey: string | undefined,
@@ -25,6 +25,7 @@ export async function playEnding(
   const { answer, holdsMs, attempts } = ending;
   const owner = ownerName(request.partnerId, request.terms);
   if (answer === 403) {
+    request.incomingBody.release();
     const { status, error } = errors.partnerInactive;
     reply.code(status).send({ error });
     return true;
@@ -41,10 +42,12 @@ export async function playEnding(
     const { current } = await limits.countTest(digest ?? `${owner} 500`, ATTEMPTS_MS);
     if (digest ? current > attempts : current % (attempts + 1) === 0) return false;
   }
+  request.incomingBody.release();
   answerNotAccepted(reply);
   return true;
 
   function limited(retryMs: number): OverLimit {
+    request.incomingBody.release();
     const over = new OverLimit(limits.ofAddress, retryMs);
     reply.header('x-ratelimit-remaining', 0);
     reply.header('x-ratelimit-reset', over.retrySeconds);

@@ -94,16 +94,11 @@ export async function submitApplication(
   const ending =
     ownFault === undefined && received.test ? endingOf(claimedIn(body.bytes).ein) : undefined;
   const idempotencyKey = key.kind === 'given' ? key.key : undefined;
-  if (ending !== undefined) {
-    let goesOn = false;
-    try {
-      goesOn = !(await playEnding(ending, idempotencyKey, request, reply, tools.limits));
-    } finally {
-      // A 429 is thrown.
-      if (!goesOn) incomingBody.release();
-    }
-    if (!goesOn) return;
-  }
+  if (
+    ending !== undefined &&
+    (await playEnding(ending, idempotencyKey, request, reply, tools.limits))
+  )
+    return;
   const fault = ownFault ?? (ending?.fault && errors[ending.fault]);
   // As after a body that really was too large or too slow.
   if (ending?.answer === 400 || ending?.answer === 408) closeAfterAnswer(request, reply);

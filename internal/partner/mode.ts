@@ -9,5 +9,7 @@ export interface Mode {
 export const ownerName = (partnerId: string, { test }: Mode): string =>
   test ? `${partnerId} test` : partnerId;
 
+export const isTestOwner = (owner: string): boolean => owner.endsWith(' test');
+
 /** The records and accounts of tests, whatever became of them. */
 export const TESTS_KEPT_SECONDS = (7 * DAY_MS) / 1_000;

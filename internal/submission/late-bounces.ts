@@ -1,11 +1,10 @@
 /** Bounces the e-mails of tests that ask for it, as an operator's report of a late bounce does. */
-import type { Collection, Db } from 'mongodb';
+import type { Collection } from 'mongodb';
 import { mailReason } from '../application/reasons.ts';
 import { lateBounce } from '../application/test-endings.ts';
 import { later, type Clock } from '../platform/clock.ts';
 import { bounded } from '../platform/mongo-read.ts';
 import { OperatorMoves } from './operator-moves.ts';
-import type { RetentionDays } from './states.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
 
 const AFTER_MS = 60_000;
@@ -17,11 +16,7 @@ export class LateBounces {
   readonly #moves: OperatorMoves;
   readonly #clock: Clock;
 
-  constructor(options: {
-    readonly db: Db;
-    readonly retention: RetentionDays;
-    readonly clock: Clock;
-  }) {
+  constructor(options: ConstructorParameters<typeof OperatorMoves>[0]) {
     this.#collection = submissionCollection(options.db);
     this.#moves = new OperatorMoves(options);
     this.#clock = options.clock;

@@ -21,10 +21,15 @@ const flagsOf = (flagged: readonly Flagged[]) =>
 
 export type PartnerView = Awaited<ReturnType<typeof partnersView>>[number];
 
-export async function partnersView({ keys, holds }: Pick<Reads, 'keys' | 'holds'>, now: Date) {
+/** `read` are the problems of Secrets, where the caller reads them too. */
+export async function partnersView(
+  { keys, holds }: Pick<Reads, 'keys' | 'holds'>,
+  now: Date,
+  read = keys.problems.list(),
+) {
   const [all, problems, disabled, held] = await Promise.all([
     keys.list(),
-    keys.problems.list(),
+    read,
     keys.disabled.list().then(flagsOf),
     holds.list().then(flagsOf),
   ]);

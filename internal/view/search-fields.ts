@@ -54,12 +54,15 @@ const pasted = text(TEXT_MAX)
 export const fields = {
   email: pasted.transform(normalizeEmail),
   ein: pasted
-    .transform((value) => normalizeEin(value.replace(/[\p{Pd}\u2212\s]/gu, '')))
+    .transform((value) => normalizeEin(value.replace(/[\p{Pd}\u2212]/gu, '-')))
     .refine((value) => /^[0-9]{9}$/.test(value), 'It must be nine digits.'),
-  name: pasted.refine(
-    (value) => namePattern(value, { whole: true }) !== undefined,
-    'It is too long to be searched.',
-  ),
+  // Its pattern knows what is alike, and needs the name as it was pasted.
+  name: text(TEXT_MAX)
+    .refine((value) => plainText(value) !== '', 'It needs a value.')
+    .refine(
+      (value) => namePattern(value, { whole: true }) !== undefined,
+      'It is too long to be searched.',
+    ),
   partner: text(TEXT_MAX),
   state: z.enum(states, `It must be one of ${states.join(', ')}.`),
   reason: text(TEXT_MAX),
