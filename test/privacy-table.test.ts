@@ -1,5 +1,6 @@
 /** docs/privacy.md lists exactly the stored fields of collections with personal data. */
 import { expect, test } from '@jest/globals';
+import { bodyFields } from '../internal/application/fields.ts';
 import { read } from './support/pages.ts';
 
 /** File and interface of each collection's documents. */
@@ -16,9 +17,12 @@ const shapes: Readonly<Record<string, readonly (readonly [file: string, name: st
 };
 
 function fieldsOf(file: string, name: string): string[] {
-  const [, body = ''] =
-    new RegExp(`interface ${name}[^{]*\\{\\n([\\s\\S]*?)\\n\\}`).exec(read(file)) ?? [];
-  return [...body.matchAll(/^ {2}readonly (\w+)\??:/gm)].map(([, field = '']) => field);
+  const [, parent = '', body = ''] =
+    new RegExp(`interface ${name}([^{]*)\\{\\n([\\s\\S]*?)\\n\\}`).exec(read(file)) ?? [];
+  return [
+    ...(parent.includes('extends Application') ? Object.keys(bodyFields) : []),
+    ...[...body.matchAll(/^ {2}readonly (\w+)\??:/gm)].map(([, field = '']) => field),
+  ];
 }
 
 /** The names in each entry of the list: collections, then their fields. */

@@ -1,6 +1,6 @@
 /** Operators' changes to a live account: another e-mail, a corrected address, the end of its link. */
 import type { Collection, Db, Filter, UpdateFilter } from 'mongodb';
-import { normalizeEmail } from '../application/identity.ts';
+import { eachField, normalizeEmail, type Application } from '../application/fields.ts';
 import type { Clock } from '../platform/clock.ts';
 import { isDuplicateKey, unlessDuplicate, updateInOrder } from '../platform/mongo.ts';
 import {
@@ -62,12 +62,10 @@ export class AccountCorrections {
       { ...asSeen(account), ...asBegun(account), ...(used ? {} : LINK_NOT_USED) },
       {
         $set: {
-          email: mark,
+          ...eachField(() => mark),
           emailNormalized: mark,
-          ein: mark,
-          businessName: mark,
           releasedAt: this.#clock.now(),
-          released: { email: account.email, ein: account.ein, businessName: account.businessName },
+          released: eachField((_field, key) => account[key]) as Application,
         },
         ...(used ? {} : { $unset: { activation: true } }),
       },

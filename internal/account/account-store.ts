@@ -2,8 +2,7 @@
 import type { Collection, Db } from 'mongodb';
 import type { CreationFact } from '../application/decide.ts';
 import { defined } from '../platform/defined.ts';
-import { normalizeEmail } from '../application/identity.ts';
-import type { Application } from '../application/parse-application.ts';
+import { normalizeEmail, type Application } from '../application/fields.ts';
 import type { Mode } from '../partner/mode.ts';
 import type { Clock } from '../platform/clock.ts';
 import { newId } from '../platform/ids.ts';
@@ -35,10 +34,8 @@ export class AccountStore {
   ): Promise<CreationFact> {
     const account = complete({
       _id: newId('acc', this.#clock.now()),
-      email: application.email,
+      ...application,
       emailNormalized: normalizeEmail(application.email),
-      ein: application.ein,
-      businessName: application.businessName,
       requestId: owner.requestId,
       partnerId: owner.partnerId,
       createdAt: this.#clock.now(),

@@ -3,6 +3,7 @@
  * partner's tests only.
  */
 import type { Db } from 'mongodb';
+import type { Application } from '../application/fields.ts';
 import type { MailLedger } from './mail-ledger.ts';
 import { TESTS_KEPT_SECONDS, type Mode } from '../partner/mode.ts';
 import type { IndexDefinition } from '../platform/mongo-indexes.ts';
@@ -14,13 +15,10 @@ export const TEST_ACCOUNTS = 'test_accounts';
 export const accountCollection = (db: Db, { test }: Mode = {}) =>
   test ? db.collection<Account>(TEST_ACCOUNTS) : db.collection<Account>(ACCOUNTS);
 
-export interface Account {
+/** E-mails go to the address as the partner sent it. */
+export interface Account extends Application {
   readonly _id: string;
-  /** As the partner sent it; e-mails go there unchanged. */
-  readonly email: string;
   readonly emailNormalized: string;
-  readonly ein: string;
-  readonly businessName: string;
   readonly requestId: string;
   readonly partnerId: string;
   readonly createdAt: Date;
@@ -41,11 +39,7 @@ export interface Account {
   /** Only of an `ErasedPlace`. */
   readonly erasedAt?: Date;
   /** Kept as long as a completed request. */
-  readonly released?: {
-    readonly email: string;
-    readonly ein: string;
-    readonly businessName: string;
-  };
+  readonly released?: Application;
 }
 
 export interface Activation {

@@ -1,15 +1,9 @@
 /** Reasons for rejecting an application: codes for programs, sentences for people. */
 import { defined } from '../platform/defined.ts';
-
-export const fields = ['email', 'business_name', 'ein'] as const;
-export type Field = (typeof fields)[number];
+import { fieldFaults, type Field } from './fields.ts';
 
 export const reasonCodes = [
-  'missing',
-  'wrong_type',
-  'invalid_format',
-  'blank',
-  'too_long',
+  ...fieldFaults,
   'duplicate_email',
   'duplicate_ein',
   'discarded',

@@ -1,8 +1,7 @@
 /** `account correct-email` and `account release`: correct or free what was mistyped. */
-import { normalizeEmail } from '../application/identity.ts';
+import { maskEmail, normalizeEmail } from '../application/fields.ts';
 import { printable } from '../platform/terminal.ts';
 import { isOpen } from '../submission/states.ts';
-import { maskEmail } from '../view/mask.ts';
 import { CommandError, type Desk } from './command.ts';
 import { address, requestId } from './options.ts';
 import { oneCommandOf } from './order.ts';

@@ -2,7 +2,7 @@
 import type { Account } from '../account/account.ts';
 import { isEmailAddress } from '../application/email-address.ts';
 import type { Person } from '../application/find-person.ts';
-import { normalizeEmail } from '../application/identity.ts';
+import { normalizeEmail } from '../application/fields.ts';
 import { defined } from '../platform/defined.ts';
 import { isOpen } from '../submission/states.ts';
 import type { PersonalRecord } from '../submission/support-queries.ts';

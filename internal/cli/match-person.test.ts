@@ -1,7 +1,7 @@
 /** Distinguishes one person's records from those of others, and masks what it shows. */
 import { expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
-import { maskEin, maskEmail, maskName } from '../view/mask.ts';
+import { maskEin, maskEmail, maskName } from '../application/fields.ts';
 import { relationOf, type Relation } from './match-person.ts';
 
 const person = { email: 'jane+x@example.com', ein: '123456789' };

@@ -1,5 +1,5 @@
 /** Recognises one person in a record: in its applicant and in its raw bytes. */
-import { normalizeEin, normalizeEmail } from '../application/identity.ts';
+import { normalizeEin, normalizeEmail } from '../application/fields.ts';
 import { mentions, type Person } from '../application/find-person.ts';
 import { isEmailAddress } from '../application/email-address.ts';
 import { claimedIn } from '../application/parse-application.ts';

@@ -1,5 +1,5 @@
 /** `retry`, `resend`, `close`, `reopen` and `bounce`: the moves of requests. */
-import { normalizeEmail } from '../application/identity.ts';
+import { normalizeEmail } from '../application/fields.ts';
 import { mailReason } from '../application/reasons.ts';
 import { accountOfMessageId } from '../mail/message.ts';
 import { reasonOf } from '../mail/relay-answers.ts';

@@ -2,6 +2,7 @@
  * One submission with a partner's test key, over the partners' own interface. The standing probe
  * and `helm test` (charts/partner-ingest/files/send-one.mjs) send it.
  */
+import { namedAsSent, sampleApplication } from '../application/fields.ts';
 import { contactReason } from '../platform/contact-failure.ts';
 import { pause } from '../platform/deadline.ts';
 
@@ -34,7 +35,7 @@ export async function submitTest(
   const { data } = await expectData(202, target, '/capital/ingest', {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ email, business_name: 'Test Ltd', ein: COMPLETES }),
+    body: JSON.stringify(namedAsSent({ ...sampleApplication(), email, ein: COMPLETES })),
     signal,
   });
   return data.request_id;

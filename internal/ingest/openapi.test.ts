@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { ROOT } from '../../tools/root.ts';
 import { EMAIL_MAX } from '../application/email-address.ts';
 import { parseApplication } from '../application/parse-application.ts';
-import { fields, partnerReasonCodes } from '../application/reasons.ts';
+import { partnerReasonCodes } from '../application/reasons.ts';
 import { testEndings } from '../application/test-endings.ts';
 import {
   BASE_PATH,
@@ -168,7 +168,7 @@ test('the document has the paths, parameters, states and texts of the code', () 
       enum: Object.keys(statusMessages),
       description: statuses.map(([name, message]) => `- \`${name}\`: ${message}.`).join('\n'),
     },
-    Reason: { properties: { field: { enum: fields }, code: { enum: partnerReasonCodes } } },
+    Reason: { properties: { code: { enum: partnerReasonCodes } } },
     // Generated clients have one type of each.
     Entry: {
       properties: {

@@ -1,6 +1,7 @@
 /** The contract as an OpenAPI 3.1 document: `openapi.yaml` with the settings of this process. */
 import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';
+import { bodyFields } from '../application/fields.ts';
 
 interface OpenApiSettings {
   readonly rateLimitMax: number;
@@ -20,11 +21,29 @@ interface OpenApiDocument {
   readonly components: Readonly<Record<'headers' | 'schemas', Record<string, object>>>;
 }
 
+/** Completed by the table of fields. */
+interface FieldSchemas {
+  readonly Application: object;
+  readonly Reason: { readonly properties: { readonly field: object } };
+}
+
 export function openApiDocument(settings: OpenApiSettings): OpenApiDocument {
   const text = readFileSync(new URL('openapi.yaml', import.meta.url), 'utf8')
     .replaceAll('$RATE_LIMIT_MAX', `${settings.rateLimitMax}`)
     .replaceAll('$RATE_LIMIT_WINDOW_SECONDS', `${settings.rateLimitWindowSeconds}`);
   const document = parse(text, { merge: true }) as OpenApiDocument;
+  const fields = Object.values(bodyFields);
+  const { Application, Reason } = document.components.schemas as unknown as FieldSchemas;
+  Object.assign(Application, {
+    properties: Object.fromEntries(
+      fields.map(({ name, sample, schema }) => [
+        name,
+        { type: 'string', ...schema, examples: [sample] },
+      ]),
+    ),
+    required: fields.map(({ name }) => name),
+  });
+  Object.assign(Reason.properties.field, { enum: fields.map(({ name }) => name) });
   if (!settings.statusEndpoint) removeLookUps(document);
   return document;
 }

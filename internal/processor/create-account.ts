@@ -1,11 +1,9 @@
 /** The step of the account: rejects an application or creates its account. */
 import { decideOnCreation } from '../application/decide.ts';
-import { normalizeEin, normalizeEmail } from '../application/identity.ts';
-import { parseApplication, type Application } from '../application/parse-application.ts';
+import { normalizedApplicant, type Applicant } from '../application/fields.ts';
+import { parseApplication } from '../application/parse-application.ts';
 import type { Reason } from '../application/reasons.ts';
 import { endingOf } from '../application/test-endings.ts';
-import { defined } from '../platform/defined.ts';
-import type { Applicant } from '../submission/submission.ts';
 import type { Attempt, AttemptTools } from './apply-verdict.ts';
 import type { Verdict } from './failures.ts';
 import { beginFirstMail, noteUnsent } from './mail-applicant.ts';
@@ -13,11 +11,12 @@ import { beginFirstMail, noteUnsent } from './mail-applicant.ts';
 export async function createAccount(attempt: Attempt, tools: AttemptTools): Promise<Verdict> {
   const { record, claim, place } = attempt;
   const parsed = parseApplication(record.body?.buffer ?? new Uint8Array());
-  if (!parsed.valid) return reject(parsed.reasons, applicantOf(parsed.claimed));
+  if (!parsed.valid) return reject(parsed.reasons, normalizedApplicant(parsed.claimed));
   if (!claim.held) return { kind: 'lost' };
   const { application } = parsed;
   const ending = record.test ? endingOf(application.ein) : undefined;
-  if (ending?.reason !== undefined) return reject([ending.reason], applicantOf(application));
+  if (ending?.reason !== undefined)
+    return reject([ending.reason], normalizedApplicant(application));
   const owner = { requestId: record._id, partnerId: record.partnerId ?? 'unknown' };
   const judged = record.test && ending === undefined ? { judged: true as const } : {};
   const creation = await tools.accounts.create(application, owner, (account) =>
@@ -30,7 +29,7 @@ export async function createAccount(attempt: Attempt, tools: AttemptTools): Prom
   if (attempt.begun?.account._id !== standing) attempt.begun = undefined;
   if (creation.kind !== 'created') tools.metrics.duplicateKeys.inc({ found: creation.kind });
 
-  const applicant = applicantOf(application);
+  const applicant = normalizedApplicant(application);
   if (creation.kind === 'own') await noteUnsent(creation.accountId, attempt, tools);
   const outcome = decideOnCreation(creation);
   if (outcome.verdict !== 'go_on') return reject(outcome.reasons, applicant);
@@ -41,12 +40,4 @@ export async function createAccount(attempt: Attempt, tools: AttemptTools): Prom
 function reject(reasons: readonly Reason[], applicant: Applicant): Verdict {
   const reason = reasons.map(({ field, code }) => `${field}: ${code}`).join(', ');
   return { kind: 'done', event: 'reject', changes: { reasons, reason, applicant } };
-}
-
-function applicantOf({ email, ein, businessName }: Partial<Application>): Applicant {
-  return {
-    ...(email === undefined ? {} : { email: normalizeEmail(email) }),
-    ...(ein === undefined ? {} : { ein: normalizeEin(ein) }),
-    ...defined({ businessName }),
-  };
 }

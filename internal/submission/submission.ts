@@ -1,5 +1,6 @@
 /** The record of one received request. */
 import type { Binary, Db } from 'mongodb';
+import type { Applicant } from '../application/fields.ts';
 import type { StoredReason } from '../application/reasons.ts';
 import { openStates, type OpenState, type State } from './states.ts';
 
@@ -15,13 +16,6 @@ export interface HistoryEntry {
   readonly at: Date;
   readonly attempt: number;
   readonly reason?: string;
-}
-
-/** Personal data; a rejected record may lack fields. */
-export interface Applicant {
-  readonly email?: string;
-  readonly ein?: string;
-  readonly businessName?: string;
 }
 
 export interface SubmissionRecord {

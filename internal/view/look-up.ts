@@ -1,7 +1,7 @@
 /** Finds the request that an id or an address names, or explains why it is missing. */
 import type { Account } from '../account/account.ts';
 import { isEmailAddress } from '../application/email-address.ts';
-import { normalizeEmail } from '../application/identity.ts';
+import { normalizedApplicant, normalizeEmail } from '../application/fields.ts';
 import { handOversOf } from '../mail/ledger.ts';
 import { timeOfId } from '../platform/ids.ts';
 import { tookTooLong } from '../platform/mongo-read.ts';
@@ -82,7 +82,6 @@ async function byReference(reference: string, { submissions, accounts }: Stores)
 
 /** Replaces the expired record. Its version must be above every claim in the ledger. */
 function fromAccount(account: Account): FoundSubmission {
-  const { email, ein, businessName } = account.released ?? account;
   return {
     _id: account.requestId,
     receivedAt: account.createdAt,
@@ -97,7 +96,7 @@ function fromAccount(account: Account): FoundSubmission {
     attempts: 0,
     history: [],
     accountId: account._id,
-    applicant: { email: normalizeEmail(email), ein, businessName },
+    applicant: normalizedApplicant(account.released ?? account),
     pastRetention: true,
   };
 }

@@ -1,8 +1,9 @@
 /** A record and its account as JSON, with partners' field names, and masked unless revealed. */
 import { linkState, type Account } from '../account/account.ts';
+import { namedAsSent } from '../application/fields.ts';
 import { parseJsonObject } from '../application/parse-application.ts';
 import { defined } from '../platform/defined.ts';
-import type { Applicant, SubmissionRecord } from '../submission/submission.ts';
+import type { SubmissionRecord } from '../submission/submission.ts';
 import { maskApplicant, maskText } from './mask.ts';
 import { errorOf } from './reasons.ts';
 
@@ -20,7 +21,7 @@ export function recordJson(record: SubmissionRecord, reveal: boolean): Record<st
     partner: record.partnerId,
     test: record.test,
     http_status: record.httpStatus,
-    applicant: applicant && applicantJson(applicant, reveal),
+    applicant: applicant && namedAsSent(maskApplicant(applicant, reveal)),
     reasons: record.reasons?.map(({ field, code, message, duplicateOf }) =>
       defined({ field, code, message, duplicate_of: duplicateOf }),
     ),
@@ -49,7 +50,7 @@ export function recordJson(record: SubmissionRecord, reveal: boolean): Record<st
 export function accountJson(account: Account, reveal: boolean, now: Date): Record<string, unknown> {
   return defined({
     account_id: account._id,
-    ...applicantJson(account.released ?? account, reveal),
+    ...namedAsSent(maskApplicant(account.released ?? account, reveal)),
     created_at: account.createdAt,
     notified_at: account.notifiedAt,
     link: linkState(account, now),
@@ -58,11 +59,6 @@ export function accountJson(account: Account, reveal: boolean, now: Date): Recor
     released_at: account.releasedAt,
     mail: account.mail,
   });
-}
-
-function applicantJson(applicant: Applicant, reveal: boolean): Record<string, unknown> {
-  const { email, ein, businessName } = maskApplicant(applicant, reveal);
-  return defined({ email, business_name: businessName, ein });
 }
 
 export function traceIdOf(record: Pick<SubmissionRecord, 'traceparent'>): string | undefined {

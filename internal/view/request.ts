@@ -1,10 +1,11 @@
 /** One request: what it asked for, what became of it and why, and what may be done with it. */
 import { linkState, type Account } from '../account/account.ts';
 import { isEmailAddress } from '../application/email-address.ts';
+import { eachField, type Applicant } from '../application/fields.ts';
 import { defined } from '../platform/defined.ts';
 import { referenceOf } from '../platform/ids.ts';
 import { cardOf, isOpen, type State } from '../submission/states.ts';
-import type { Applicant, SubmissionRecord } from '../submission/submission.ts';
+import type { SubmissionRecord } from '../submission/submission.ts';
 import { checkRecord, kinds, type Kind } from './check-records.ts';
 import type { FoundSubmission } from './look-up.ts';
 import { maskApplicant } from './mask.ts';
@@ -162,9 +163,15 @@ function keyInWords({ idempotencyDigest, adopted }: SubmissionRecord): string | 
 }
 
 function personInWords(person: Applicant, reveal: boolean): string {
-  const { email, ein, businessName } = maskApplicant(person, reveal);
-  return [businessName, email, ein === undefined ? undefined : `EIN ${ein}`]
-    .filter((part) => part !== undefined)
+  const shown = maskApplicant(person, reveal);
+  const parts = eachField(({ label, leads }, key) => {
+    const value = shown[key];
+    if (value === undefined) return undefined;
+    return { leads: leads ?? false, words: label === undefined ? value : `${label} ${value}` };
+  });
+  return Object.values(parts)
+    .toSorted((one, other) => Number(other.leads) - Number(one.leads))
+    .map(({ words }) => words)
     .join(', ');
 }
 

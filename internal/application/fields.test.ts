@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { normalizeEmail } from './identity.ts';
+import { normalizeEmail } from './fields.ts';
 
 test.each([
   ['Ann@Example.COM', 'ann@example.com'],

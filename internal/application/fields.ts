@@ -1,0 +1,216 @@
+/**
+ * The fields of an application's body. From this table follow how a body is parsed, what records
+ * and accounts hold, how people see it masked, and what the OpenAPI document says.
+ */
+import { z } from 'zod';
+import { printable } from '../platform/terminal.ts';
+import { EMAIL_MAX, isEmailAddress, trimAddress } from './email-address.ts';
+
+export const fieldFaults = [
+  'missing',
+  'wrong_type',
+  'invalid_format',
+  'blank',
+  'too_long',
+] as const;
+type FieldFault = (typeof fieldFaults)[number];
+
+export interface BodyField {
+  /** In a body, and wherever people and programs read it. */
+  readonly name: string;
+  /** The first fault of a field is its only one. */
+  readonly rule: z.ZodType<string>;
+  /** What the record of a rejected application keeps, so that it can be searched. */
+  readonly claim: (value: unknown) => string | undefined;
+  /** How values are compared. */
+  readonly normalize?: (value: string) => string;
+  /** Enough to recognise, too little to use. */
+  readonly mask: (value: string) => string;
+  /** Stands before a value that does not show what it is. */
+  readonly label?: string;
+  /** People read it before the other fields. */
+  readonly leads?: true;
+  readonly sample: string;
+  /** The rest of what the OpenAPI document says. */
+  readonly schema: Readonly<Record<string, unknown>>;
+}
+
+/** No registered business name is longer. */
+const BUSINESS_NAME_MAX = 1_000;
+/** Separators may stand between the digits. */
+const EIN_CLAIM_MAX = 32;
+const EIN = /^[0-9]{9}$/;
+/** A Hangul filler is an invisible letter. */
+const visibleCharacter = /(?!\p{Default_Ignorable_Code_Point})[\p{L}\p{N}]/u;
+const HIDDEN = '***';
+
+/** zod has no field for a code. */
+const because = (code: FieldFault, message: string): string => `${code}|${message}`;
+const only = (code: FieldFault, message: string) => ({
+  error: because(code, message),
+  abort: true,
+});
+
+/** The rule of a field begins with it. */
+export const text = (name: string) =>
+  z.string({
+    error: (issue) =>
+      issue.input === undefined
+        ? because('missing', `${name} is required.`)
+        : because('wrong_type', `${name} must be a string.`),
+  });
+
+export const bodyFields = {
+  email: {
+    name: 'email',
+    rule: text('email')
+      .transform(trimAddress)
+      .refine(
+        (value) => value.length <= EMAIL_MAX,
+        only('too_long', `email must have at most ${EMAIL_MAX} characters.`),
+      )
+      .refine(
+        (value) => /^\p{ASCII}*$/u.test(value),
+        only(
+          'invalid_format',
+          'email must be written in ASCII; an internationalised domain goes in its xn-- form.',
+        ),
+      )
+      .refine(isEmailAddress, only('invalid_format', 'email must be a valid e-mail address.')),
+    claim: (value) => {
+      const address = shortText(value, EMAIL_MAX);
+      return address && trimAddress(address);
+    },
+    normalize: normalizeEmail,
+    mask: maskEmail,
+    sample: 'ada@example.com',
+    schema: {
+      format: 'email',
+      maxLength: EMAIL_MAX,
+      description: "The applicant's e-mail address; unique, compared trimmed and in lower case.",
+    },
+  },
+  businessName: {
+    name: 'business_name',
+    rule: text('business_name')
+      .refine(
+        (value) => value.length <= BUSINESS_NAME_MAX,
+        only('too_long', `business_name must have at most ${BUSINESS_NAME_MAX} characters.`),
+      )
+      .refine(
+        (value) => visibleCharacter.test(value),
+        only('blank', 'business_name must have a letter or a digit.'),
+      ),
+    claim: (value) => shortText(value, BUSINESS_NAME_MAX),
+    mask: maskName,
+    leads: true,
+    sample: 'Ada Ltd',
+    schema: {
+      minLength: 1,
+      maxLength: BUSINESS_NAME_MAX,
+      description: 'Name of the applying business; has at least one letter or digit.',
+    },
+  },
+  ein: {
+    name: 'ein',
+    rule: text('ein').regex(EIN, only('invalid_format', 'ein must be exactly nine digits (0-9).')),
+    claim: (value) =>
+      shortText(typeof value === 'number' ? einOfNumber(value) : value, EIN_CLAIM_MAX),
+    normalize: normalizeEin,
+    mask: maskEin,
+    label: 'EIN',
+    sample: '123456789',
+    schema: {
+      pattern: EIN.source,
+      description: 'Employer Identification Number: exactly nine digits; unique.',
+    },
+  },
+} as const satisfies Readonly<Record<string, BodyField>>;
+
+export type FieldKey = keyof typeof bodyFields;
+/** A field's name in the body. */
+export type Field = (typeof bodyFields)[FieldKey]['name'];
+/** As the partner sent it, but the e-mail is trimmed. */
+export type Application = Readonly<Record<FieldKey, string>>;
+/** What is known of it, to search by. Personal data; a rejected record may lack fields. */
+export type Applicant = Partial<Application>;
+
+const entries = (): [FieldKey, BodyField][] =>
+  Object.entries(bodyFields) as [FieldKey, BodyField][];
+
+/** For each field, what `value` makes of it; a field that it makes nothing of is left out. */
+export function eachField<Value>(
+  value: (field: BodyField, key: FieldKey) => Value | undefined,
+): Partial<Record<FieldKey, Value>> {
+  const made = entries().map(([key, field]) => [key, value(field, key)] as const);
+  return Object.fromEntries(made.filter(([, one]) => one !== undefined));
+}
+
+export const sampleApplication = (): Application =>
+  eachField(({ sample }) => sample) as Application;
+
+/** From a body, of which any value may be wrong. */
+export function claimsOf(body: object): Applicant {
+  return eachField(({ name, claim }) => claim((body as Record<string, unknown>)[name]));
+}
+
+export function normalizedApplicant(given: Applicant): Applicant {
+  return eachField(({ normalize }, key) => {
+    const value = given[key];
+    return value === undefined || normalize === undefined ? value : normalize(value);
+  });
+}
+
+/** With the names of a body. */
+export function namedAsSent(given: Applicant): Record<string, string> {
+  const named = entries().map(([key, { name }]) => [name, given[key]] as const);
+  return Object.fromEntries(
+    named.filter((entry): entry is [string, string] => entry[1] !== undefined),
+  );
+}
+
+/** Keeps dots and +tags, because only the applicant's server knows whether they matter. */
+export function normalizeEmail(email: string): string {
+  return trimAddress(email).toLowerCase();
+}
+
+/** Accepts hyphens and blanks; returns other text unchanged. */
+export function normalizeEin(ein: string): string {
+  const digits = ein.replace(/[\s-]/g, '');
+  return EIN.test(digits) ? digits : ein;
+}
+
+/** `jane@example.com` → `j***@e***.com`. */
+export function maskEmail(email: string): string {
+  const at = email.lastIndexOf('@');
+  if (at < 1) return firstLetter(email);
+  const domain = email.slice(at + 1);
+  const dot = domain.lastIndexOf('.');
+  return `${firstLetter(email)}@${firstLetter(domain)}${dot < 1 ? '' : printable(domain.slice(dot).slice(0, 12))}`;
+}
+
+/** `123456789` → `*****6789`; anything else is hidden. */
+export function maskEin(ein: string): string {
+  return EIN.test(ein) ? `*****${ein.slice(-4)}` : HIDDEN;
+}
+
+/** `Ada Ltd` → `A***`, because a business is often named after its owner. */
+export function maskName(name: string): string {
+  return firstLetter(name.trim());
+}
+
+function firstLetter(given: string): string {
+  const point = given.codePointAt(0);
+  return point === undefined ? HIDDEN : printable(String.fromCodePoint(point)) + HIDDEN;
+}
+
+/** A numeric EIN is rejected, but searchable. It has lost its leading zero; no EIN has two. */
+function einOfNumber(number: number): string | undefined {
+  return Number.isInteger(number) && number >= 10_000_000 && number < 1_000_000_000
+    ? String(number).padStart(9, '0')
+    : undefined;
+}
+
+function shortText(value: unknown, max: number): string | undefined {
+  return typeof value === 'string' && value.length <= max ? value : undefined;
+}
