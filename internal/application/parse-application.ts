@@ -44,10 +44,12 @@ export function claimedIn(body: Uint8Array): Applicant {
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 /** Skips a byte order mark (RFC 8259 §8.1); the last of repeated keys counts. */
-export function parseJsonObject(body: Uint8Array): object | undefined {
+export function parseJsonObject(body: Uint8Array): Readonly<Record<string, unknown>> | undefined {
   try {
     const value: unknown = JSON.parse(utf8.decode(body));
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : undefined;
   } catch {
     return undefined;
   }

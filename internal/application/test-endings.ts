@@ -46,5 +46,4 @@ export const testEndings: ReadonlyMap<string, TestEnding> = new Map([
   ['000000501', { answer: 500, attempts: 2 }],
 ]);
 
-export const endingOf = (ein: string | undefined): TestEnding | undefined =>
-  testEndings.get(ein ?? '');
+export const endingOf = (ein: unknown): TestEnding | undefined => testEndings.get(ein as string);

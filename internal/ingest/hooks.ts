@@ -5,6 +5,7 @@ import type { KeyTerms } from '../partner/key-terms.ts';
 import { FairShares } from '../platform/fair-shares.ts';
 import type { Logger } from '../platform/log.ts';
 import { traceFields, tracing, type Span } from '../platform/tracing.ts';
+import type { SubmissionRecord } from '../submission/submission.ts';
 import type { PartnerLabels } from '../telemetry/partner-labels.ts';
 import { answerEarly, type AnswerStatus } from './answer.ts';
 import { keyIn } from './authenticate.ts';
@@ -19,7 +20,7 @@ import { Connection } from './connection.ts';
 import { errors } from './errors.ts';
 import { SHARED } from './limits.ts';
 import { IncomingBody } from './read-body.ts';
-import { endRequestSpan, startRequestSpan, traceparentOf } from './request-span.ts';
+import { endRequestSpan, incomingTraceparent, startRequestSpan } from './request-span.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -31,6 +32,10 @@ declare module 'fastify' {
     terms: KeyTerms;
     incomingBody: IncomingBody;
     span: Span | undefined;
+    /** Of its span, or as it came. */
+    traceparent: string | undefined;
+    /** The record that its answer names. */
+    recorded: Pick<SubmissionRecord, '_id' | 'traceparent' | 'httpStatus' | 'bodySha256'> | undefined;
   }
 }
 
@@ -41,6 +46,7 @@ export interface HookTools extends BrokenTools {
   /** Aborts when the process drains. */
   readonly drain: AbortSignal;
   readonly partnerLabels: PartnerLabels;
+  readonly acceptLog: Pick<Logger, 'info'> | undefined;
 }
 
 export function addHooks(app: FastifyInstance, tools: HookTools): void {
@@ -51,6 +57,8 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
   app.decorateRequest('client', null as unknown as ClientAddress);
   app.decorateRequest('incomingBody', null as unknown as IncomingBody);
   app.decorateRequest('span', undefined);
+  app.decorateRequest('traceparent', undefined);
+  app.decorateRequest('recorded', undefined);
 
   const bodies = new FairShares<IncomingBody>(SHARED.incomingBytes, (body) => body.giveWay());
   app.addHook('onRequest', (request, reply, done) => {
@@ -67,6 +75,7 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
     request.incomingBody = new IncomingBody(request.raw, bodies, client.limitKey);
     request.startedAt = tools.clock.monotonicMs();
     if (tracing()) request.span = startRequestSpan(request);
+    request.traceparent = request.span?.traceparent ?? incomingTraceparent(request);
     request.contentType = request.raw.headers['content-type'];
     // Fastify would answer a malformed Content-Type by itself.
     request.raw.headers['content-type'] = 'application/octet-stream';
@@ -86,6 +95,7 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
     // Node reads no request behind one with `Upgrade`, so the client must know that it ends here.
     const isLast = tools.drain.aborted || request.raw.headers.upgrade !== undefined;
     if (isLast) reply.header('connection', 'close');
+    if (request.recorded !== undefined) logRecorded(request.recorded, request, tools);
     done(null, payload);
   });
   // Log lines could reach 10,000 a second.
@@ -125,6 +135,23 @@ function mayBegin(connection: Connection, reply: FastifyReply, tools: HookTools)
   return false;
 }
 
-export function logFields(request: FastifyRequest) {
-  return { request_id: request.id, ...traceFields(traceparentOf(request)) };
+function logRecorded(
+  { _id, traceparent, httpStatus, bodySha256 }: NonNullable<FastifyRequest['recorded']>,
+  { partnerId }: FastifyRequest,
+  { acceptLog }: HookTools,
+): void {
+  acceptLog?.info(
+    {
+      request_id: _id,
+      ...traceFields(traceparent),
+      partner: partnerId,
+      status: httpStatus,
+      body_sha256: bodySha256,
+    },
+    'recorded',
+  );
+}
+
+export function logFields({ id, traceparent }: FastifyRequest) {
+  return { request_id: id, ...traceFields(traceparent) };
 }

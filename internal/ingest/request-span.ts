@@ -29,10 +29,6 @@ export function endRequestSpan(span: Span, reply: FastifyReply): void {
   span.end();
 }
 
-export function traceparentOf(request: FastifyRequest): string | undefined {
-  return request.span?.traceparent ?? incomingTraceparent(request);
-}
-
-function incomingTraceparent(request: FastifyRequest): string | undefined {
+export function incomingTraceparent(request: FastifyRequest): string | undefined {
   return readTraceparent(request.headers['traceparent']);
 }

@@ -2,20 +2,13 @@
  * What happens to a POST: authenticate, read, parse, record, answer. The contract fixes this order.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { claimedIn, parseJsonObject } from '../application/parse-application.ts';
+import { parseJsonObject } from '../application/parse-application.ts';
 import { endingOf, type TestEnding } from '../application/test-endings.ts';
-import type { Logger } from '../platform/log.ts';
-import { traceFields } from '../platform/tracing.ts';
 import type { HintOutbox } from '../queue/hint-outbox.ts';
 import { hintFor } from '../queue/job.ts';
 import type { GroupCommit } from '../submission/group-commit.ts';
 import type { Bound } from '../submission/idempotency.ts';
-import {
-  acceptedRecord,
-  malformedRecord,
-  refusedRecord,
-  type Received,
-} from '../submission/new-record.ts';
+import { newRecord, type Received } from '../submission/new-record.ts';
 import { FIRST_SIGHT_GRACE_MS } from '../submission/limits.ts';
 import { FIRST_DUE_MS, type SubmissionRecord } from '../submission/submission.ts';
 import type { Withdrawals } from '../submission/withdrawals.ts';
@@ -31,7 +24,6 @@ import type { OutageLog } from './outage-log.ts';
 import { playEnding } from './play-ending.ts';
 import type { ReadBody } from './read-body.ts';
 import type { Refusals } from './refusals.ts';
-import { traceparentOf } from './request-span.ts';
 
 export interface SubmitTools extends IdentifyTools {
   readonly limits: Pick<Limits, 'ofAddress' | 'countTest'>;
@@ -40,7 +32,6 @@ export interface SubmitTools extends IdentifyTools {
   readonly refusals: Pick<Refusals, 'keep'>;
   readonly withdrawals: Pick<Withdrawals, 'add'>;
   readonly hints: Pick<HintOutbox, 'add'>;
-  readonly acceptLog?: Pick<Logger, 'info'> | undefined;
   /** Whether a 202 says where its state can be looked up. */
   readonly lookUps: boolean;
   readonly retention: { readonly malformedDays: number; readonly refusedDays: number };
@@ -67,7 +58,8 @@ export function authenticateRequest(
     { address: request.client.limitKey, status: answer.status, requestId: request.id },
     () => {
       const received = { ...receivedOf(request, tools.clock.now()), partnerId };
-      return refusedRecord(received, answer.status, tools.retention.refusedDays);
+      const keptDays = tools.retention.refusedDays;
+      return newRecord(received, { state: 'refused', httpStatus: answer.status, keptDays });
     },
   );
   answerEarly(request, reply, answer);
@@ -89,23 +81,28 @@ export async function submitApplication(
     return;
   }
   const key = readIdempotencyKey(request.headers['idempotency-key']);
-  const ownFault = faultOf(body, key);
-  const received = receivedOf(request, tools.clock.now());
-  const ending =
-    ownFault === undefined && received.test ? endingOf(claimedIn(body.bytes).ein) : undefined;
+  const object = body.end === 'whole' ? parseJsonObject(body.bytes) : undefined;
+  let fault = faultOf(body.end, object, key);
   const idempotencyKey = key.kind === 'given' ? key.key : undefined;
-  if (
-    ending !== undefined &&
-    (await playEnding(ending, idempotencyKey, request, reply, tools.limits))
-  )
-    return;
-  const fault = ownFault ?? (ending?.fault && errors[ending.fault]);
-  // As after a body that really was too large or too slow.
-  if (ending?.answer === 400 || ending?.answer === 408) closeAfterAnswer(request, reply);
-  const record =
+  const received = receivedOf(request, tools.clock.now());
+  const ending = received.test && fault === undefined ? endingOf(object?.['ein']) : undefined;
+  if (ending !== undefined) {
+    if (await playEnding(ending, idempotencyKey, request, reply, tools.limits)) return;
+    fault = ending.fault && errors[ending.fault];
+    // As after a body that really was too large or too slow.
+    if (ending.answer === 400 || ending.answer === 408) closeAfterAnswer(request, reply);
+  }
+  const record = newRecord(
+    received,
     fault === undefined
-      ? acceptedRecord(received, body, idempotencyKey, firstDue(ending))
-      : malformedRecord(received, body, fault.status, tools.retention.malformedDays);
+      ? { state: 'recorded', httpStatus: 202, body, idempotencyKey, ...dueOf(ending) }
+      : {
+          state: 'malformed',
+          httpStatus: fault.status,
+          body,
+          keptDays: tools.retention.malformedDays,
+        },
+  );
 
   const recording = tools.commits.record(record);
   // The commit counts these bytes from now on.
@@ -116,9 +113,10 @@ export async function submitApplication(
   switch (result.kind) {
     case 'stored':
       tools.metrics.acceptSeconds.observe((tools.clock.monotonicMs() - request.startedAt) / 1_000);
-      if (ending?.answer === 'none') hangUp(request, reply);
-      else answerStored(request, reply, tools, fault);
-      logAccepted(record, record, tools);
+      // Its answer is lost on the way.
+      if (ending?.answer === 'none') request.raw.socket.destroy();
+      request.recorded = record;
+      answerStored(record._id, reply, tools, fault);
       if (fault === undefined && !ending?.waitsMs) tools.hints.add(hintFor(record));
       return;
     case 'not_stored':
@@ -131,14 +129,14 @@ export async function submitApplication(
     case 'replayed':
     case 'mismatched':
     case 'erased':
-      answerBound(reply, result, tools, ending);
-      if (result.kind === 'replayed') logAccepted(result.first, record, tools);
+      if (result.kind === 'replayed') request.recorded = { ...result.first, httpStatus: 202 };
+      return answerBound(reply, result, tools, ending);
   }
 }
 
 /** Its hint is not sent, and reconcile takes it after the time for a withdrawal. */
-const firstDue = (ending: TestEnding | undefined): number =>
-  ending?.waitsMs === undefined ? FIRST_DUE_MS : ending.waitsMs - FIRST_SIGHT_GRACE_MS;
+const dueOf = (ending: TestEnding | undefined) =>
+  ending?.waitsMs === undefined ? {} : { dueInMs: ending.waitsMs - FIRST_SIGHT_GRACE_MS };
 
 /** If the process was frozen, a worker may have the record, so a 500 could be false. */
 function isLate({ receivedAt }: SubmissionRecord, { clock }: SubmitTools): boolean {
@@ -150,24 +148,6 @@ function hangUp(request: FastifyRequest, reply: FastifyReply): void {
   reply.hijack();
   // The request was read to its end, so destroying it would leave the connection open.
   request.raw.socket.destroy();
-}
-
-/** `known` is the stored record; a replayed request has none of its own. */
-function logAccepted(
-  known: Pick<SubmissionRecord, '_id' | 'traceparent'>,
-  { partnerId, httpStatus, bodySha256 }: SubmissionRecord,
-  { acceptLog }: SubmitTools,
-): void {
-  acceptLog?.info(
-    {
-      request_id: known._id,
-      ...traceFields(known.traceparent),
-      partner: partnerId,
-      status: httpStatus,
-      body_sha256: bodySha256,
-    },
-    'recorded',
-  );
 }
 
 function sendsTooMuch(request: FastifyRequest, reply: FastifyReply): ReadBody | undefined {
@@ -182,15 +162,19 @@ function sendsTooMuch(request: FastifyRequest, reply: FastifyReply): ReadBody | 
   return { end: 'too_large', bytes: Buffer.alloc(0), received: 0, reusable: false };
 }
 
-function faultOf(body: ReadBody, key: IdempotencyKey): ErrorAnswer | undefined {
-  if (body.end === 'too_large') return errors.tooLarge;
-  if (body.end === 'too_slow') return errors.bodyTooSlow;
-  if (body.end !== 'whole' || parseJsonObject(body.bytes) === undefined) return errors.notAnObject;
+function faultOf(
+  end: ReadBody['end'],
+  object: object | undefined,
+  key: IdempotencyKey,
+): ErrorAnswer | undefined {
+  if (end === 'too_large') return errors.tooLarge;
+  if (end === 'too_slow') return errors.bodyTooSlow;
+  if (object === undefined) return errors.notAnObject;
   return key.kind === 'malformed' ? errors.idempotencyKeyInvalid : undefined;
 }
 
 function answerStored(
-  { id }: Pick<FastifyRequest, 'id'>,
+  id: string,
   reply: FastifyReply,
   { lookUps }: Pick<SubmitTools, 'lookUps'>,
   fault?: ErrorAnswer,
@@ -220,7 +204,7 @@ function answerBound(
   tools.metrics.idempotencyKeys.inc({ result: kind });
   reply.header('x-request-id', first._id);
   if (kind === 'replayed') reply.header('idempotent-replayed', 'true');
-  answerStored({ id: first._id }, reply, tools, boundFaults[kind]);
+  answerStored(first._id, reply, tools, boundFaults[kind]);
   // The first answer may have been a 500, which sends no hint.
   if (kind === 'replayed' && first.state === 'recorded' && !ending?.waitsMs)
     tools.hints.add(hintFor(first));
@@ -235,6 +219,6 @@ function receivedOf(request: FastifyRequest, receivedAt: Date): Received {
     test: request.terms.test,
     userAgent: request.headers['user-agent'],
     contentType: request.contentType,
-    traceparent: traceparentOf(request),
+    traceparent: request.traceparent,
   };
 }

@@ -1,9 +1,8 @@
-/** Builds the records of accepted, malformed and refused requests. */
+/** Builds the record of a request, whether it is accepted, malformed or refused. */
 import { hash } from 'node:crypto';
 import { Binary } from 'mongodb';
 import { ownerName } from '../partner/mode.ts';
-import { DAY_MS, later } from '../platform/clock.ts';
-import { defined } from '../platform/defined.ts';
+import { DAY_MS } from '../platform/clock.ts';
 import { idempotencyDigest } from './idempotency.ts';
 import { FIRST_DUE_MS, RECORD_SCHEMA, type SubmissionRecord } from './submission.ts';
 
@@ -20,69 +19,26 @@ export interface Received {
   readonly traceparent?: string | undefined;
 }
 
-interface Body {
-  readonly bytes: Uint8Array;
-  readonly received: number;
+interface Result {
+  readonly state: 'recorded' | 'malformed' | 'refused';
+  readonly httpStatus: number;
+  readonly body?: { readonly bytes: Uint8Array; readonly received: number };
+  readonly idempotencyKey?: string | undefined;
+  /** Of an accepted request: when reconcile first looks. */
+  readonly dueInMs?: number;
+  /** Of all others. */
+  readonly keptDays?: number;
 }
 
-export function acceptedRecord(
-  received: Received,
-  body: Body,
-  idempotencyKey?: string,
-  firstDueMs = FIRST_DUE_MS,
-): SubmissionRecord {
-  const { partnerId = '', receivedAt } = received;
-  const owner = ownerName(partnerId, received);
-  return {
-    ...recordIn('recorded', received, body),
-    ...(idempotencyKey === undefined
-      ? {}
-      : { idempotencyDigest: idempotencyDigest(owner, 'submitApplication', idempotencyKey) }),
-    httpStatus: 202,
-    dueAt: later(receivedAt, firstDueMs),
-  };
-}
-
-export function malformedRecord(
-  received: Received,
-  body: Body,
-  httpStatus: number,
-  keptDays: number,
-): SubmissionRecord {
-  const expiresAt = later(received.receivedAt, keptDays * DAY_MS);
-  return { ...recordIn('malformed', received, body), httpStatus, expiresAt };
-}
-
-export function refusedRecord(
-  received: Received,
-  httpStatus: number,
-  keptDays: number,
-): SubmissionRecord {
-  return {
-    ...recordIn('refused', received),
-    httpStatus,
-    expiresAt: later(received.receivedAt, keptDays * DAY_MS),
-  };
-}
-
-function recordIn(state: 'recorded' | 'malformed' | 'refused', received: Received, body?: Body) {
-  const { requestId, receivedAt, remoteIp, partnerId, test, userAgent, contentType, traceparent } =
-    received;
-  return {
+export function newRecord(received: Received, result: Result): SubmissionRecord {
+  const { requestId, receivedAt, remoteIp, partnerId, test, traceparent } = received;
+  const { state, httpStatus, body, idempotencyKey, dueInMs = FIRST_DUE_MS, keptDays } = result;
+  const record: { -readonly [Name in keyof SubmissionRecord]: SubmissionRecord[Name] } = {
     _id: requestId,
     receivedAt,
     remoteIp,
-    ...defined({
-      partnerId,
-      test,
-      userAgent: userAgent?.slice(0, KEPT_HEADER_CHARACTERS),
-      contentType: contentType?.slice(0, KEPT_HEADER_CHARACTERS),
-      traceparent,
-    }),
-    ...(body === undefined
-      ? {}
-      : { body: new Binary(body.bytes), bodySha256: hash('sha256', body.bytes, 'hex') }),
     bodyBytes: body?.received ?? 0,
+    httpStatus,
     schema: RECORD_SCHEMA,
     state,
     stateAt: receivedAt,
@@ -90,4 +46,23 @@ function recordIn(state: 'recorded' | 'malformed' | 'refused', received: Receive
     attempts: 0,
     history: [{ state, at: receivedAt, attempt: 0 }],
   };
+  const userAgent = received.userAgent?.slice(0, KEPT_HEADER_CHARACTERS);
+  const contentType = received.contentType?.slice(0, KEPT_HEADER_CHARACTERS);
+  if (partnerId !== undefined) record.partnerId = partnerId;
+  if (test !== undefined) record.test = test;
+  if (userAgent !== undefined) record.userAgent = userAgent;
+  if (contentType !== undefined) record.contentType = contentType;
+  if (traceparent !== undefined) record.traceparent = traceparent;
+  if (body !== undefined) {
+    record.body = new Binary(body.bytes);
+    record.bodySha256 = hash('sha256', body.bytes, 'hex');
+  }
+  if (idempotencyKey !== undefined) {
+    const owner = ownerName(partnerId ?? '', received);
+    record.idempotencyDigest = idempotencyDigest(owner, 'submitApplication', idempotencyKey);
+  }
+  const at = (ms: number): Date => new Date(receivedAt.getTime() + ms);
+  if (keptDays === undefined) record.dueAt = at(dueInMs);
+  else record.expiresAt = at(keptDays * DAY_MS);
+  return record;
 }

@@ -4,7 +4,7 @@ import type { Collection } from 'mongodb';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { systemClock } from '../../internal/platform/clock.ts';
 import { GroupCommit, groupCommitLimits } from '../../internal/submission/group-commit.ts';
-import { acceptedRecord } from '../../internal/submission/new-record.ts';
+import { newRecord } from '../../internal/submission/new-record.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { HANG_MS } from '../support/wait.ts';
 import { databaseOf, driverOf, type Wire } from './driver.ts';
@@ -12,9 +12,10 @@ import { MemoryCollection } from './memory-collection.ts';
 import { noMetrics } from './world.ts';
 
 const body = { bytes: Buffer.from('one body'), received: 8 };
-const newRecord = (requestId: string): SubmissionRecord => {
+const record = (requestId: string): SubmissionRecord => {
   const received = { receivedAt: new Date(), remoteIp: '127.0.0.1', partnerId: 'demo' };
-  return acceptedRecord({ requestId, ...received }, body, 'key');
+  const result = { state: 'recorded', httpStatus: 202, body, idempotencyKey: 'key' } as const;
+  return newRecord({ requestId, ...received }, result);
 };
 
 const commitsTo = (requests: Collection, passed = (): number => 0): GroupCommit =>
@@ -31,17 +32,17 @@ test('an erased submission is not replayed', async () => {
   const documents = new MemoryCollection(['idempotencyDigest']);
   const requests = driverOf(documents, (execute) => nextTurn().then(execute));
   const commits = commitsTo(requests as unknown as Collection);
-  await commits.record(newRecord('req_1'));
+  await commits.record(record('req_1'));
   const erased = { $set: { erasedAt: new Date() }, $unset: { body: true, bodySha256: true } };
   documents.update({ _id: 'req_1' }, erased);
-  const result = await commits.record(newRecord('req_2'));
+  const result = await commits.record(record('req_2'));
   expect(result).toMatchObject({ kind: 'erased', first: { _id: 'req_1' } });
 });
 
 test('a repeat that is answered 500 adopts nothing later', async () => {
   const documents = new MemoryCollection(['idempotencyDigest']);
   // Its insert has landed, its answer was 500, and its withdrawal is under way.
-  documents.insert({ ...newRecord('req_1') });
+  documents.insert({ ...record('req_1') });
   let passed = 0;
   const requests = driverOf(documents, async (execute) => {
     await nextTurn();
@@ -49,7 +50,7 @@ test('a repeat that is answered 500 adopts nothing later', async () => {
     return execute();
   });
   const commits = commitsTo(requests as unknown as Collection, () => passed);
-  expect(await commits.record(newRecord('req_2'))).toMatchObject({ kind: 'in_doubt' });
+  expect(await commits.record(record('req_2'))).toMatchObject({ kind: 'in_doubt' });
   await commits.whenIdle();
   expect(documents.get('req_1')).toMatchObject({ state: 'recorded' });
   expect(documents.get('req_1')).not.toHaveProperty('adopted');
@@ -77,8 +78,8 @@ test('an adoption without an answer closes the connection in place of a 500', as
     },
   });
   const commits = commitsTo(requests as unknown as Collection, () => passed);
-  await commits.record(newRecord('req_1'));
-  expect(await commits.record(newRecord('req_2'))).toMatchObject({ kind: 'unknown' });
+  await commits.record(record('req_1'));
+  expect(await commits.record(record('req_2'))).toMatchObject({ kind: 'unknown' });
   expect(adoptions).toBe(1);
   lose();
   await commits.whenIdle();

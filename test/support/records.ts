@@ -1,6 +1,6 @@
 /** Records of ingest for tests of the store. */
 import { newId } from '../../internal/platform/ids.ts';
-import { acceptedRecord } from '../../internal/submission/new-record.ts';
+import { newRecord as recordOfRequest } from '../../internal/submission/new-record.ts';
 import type { RetentionDays } from '../../internal/submission/states.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 
@@ -16,7 +16,9 @@ export function newRecord(changes: Partial<SubmissionRecord> = {}, text = '{}'):
   const bytes = Buffer.from(text);
   const { _id: requestId = newId('req', new Date()), receivedAt = new Date() } = changes;
   const received = { requestId, receivedAt, partnerId: 'demo', remoteIp: '127.0.0.1' };
-  return { ...acceptedRecord(received, { bytes, received: bytes.length }), ...changes };
+  const body = { bytes, received: bytes.length };
+  const record = recordOfRequest(received, { state: 'recorded', httpStatus: 202, body });
+  return { ...record, ...changes };
 }
 
 /** A record of ingest, received at `receivedAt` with `fields` as its body. */
