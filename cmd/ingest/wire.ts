@@ -12,7 +12,6 @@ import { listenHost, urlOf } from '../../internal/platform/admin-server.ts';
 import { printableConfig, redisOf, type ConfigOf } from '../../internal/settings/settings.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { openProcess, type ProcessTools } from '../../internal/platform/open-process.ts';
-import { tracesOf } from '../../internal/settings/otel-settings.ts';
 import { createRedis } from '../../internal/platform/redis.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { createIngestMetrics } from '../../internal/telemetry/metrics.ts';
@@ -31,7 +30,7 @@ export async function startIngest(config: ConfigOf<'ingest'>, tools: ProcessTool
       name: 'ingest',
       metrics,
       indexes: submissionIndexes,
-      traces: tracesOf(config, 'ingest'),
+      traced: true,
       documents: { '/openapi.json': openApi },
     },
     tools,

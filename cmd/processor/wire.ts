@@ -26,7 +26,6 @@ import { Consumer } from '../../internal/queue/consume.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
 import { hintSchema } from '../../internal/queue/job.ts';
-import { tracesOf } from '../../internal/settings/otel-settings.ts';
 import { retentionOf } from '../../internal/settings/retention.ts';
 import { printableConfig, redisOf, type ConfigOf } from '../../internal/settings/settings.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
@@ -63,7 +62,7 @@ export async function startProcessor(config: Config, tools: ProcessTools) {
       name: 'processor',
       metrics,
       indexes: [...submissionIndexes, ...accountIndexes, ...trailIndexes],
-      traces: tracesOf(config, 'processor'),
+      traced: true,
     },
     tools,
   );

@@ -42,7 +42,7 @@ export class AccountStore {
     });
     return inSpan(databaseSpan('insert', this.#collection), async (span) => {
       const fact = await this.#createOrFind(account);
-      span?.set({ 'partner_ingest.account': fact.kind });
+      span.setAttribute('partner_ingest.account', fact.kind);
       return fact;
     });
   }

@@ -4,7 +4,7 @@ import type { KeyCache } from '../partner/key-cache.ts';
 import type { KeyTerms } from '../partner/key-terms.ts';
 import { ownerName } from '../partner/mode.ts';
 import type { Clock } from '../platform/clock.ts';
-import { Connection } from './connection.ts';
+import { Connection } from './connections.ts';
 import { errors } from './errors.ts';
 
 type Refusal = (typeof errors)['keyMissing' | 'keyInvalid' | 'partnerInactive'];

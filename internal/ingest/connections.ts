@@ -1,18 +1,27 @@
-/** Limits the partner port's connections and replaces Node's own answers. */
-import type { Server } from 'node:http';
+/** The connections of the partner port: their bounds, and what is no valid HTTP. */
+import { STATUS_CODES, type IncomingMessage, type Server } from 'node:http';
 import type { Socket } from 'node:net';
+import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
 import { FairShares } from '../platform/fair-shares.ts';
-import { answerBroken, answerConnect, type BrokenKind, type BrokenTools } from './broken-http.ts';
-import type { ReadHop } from './client-address.ts';
-import { Connection } from './connection.ts';
-import { LAST_ANSWERS_MS, MAX_CONNECTIONS_PER_ADDRESS, MAX_HEADERS, SHARED } from './limits.ts';
+import { newId } from '../platform/ids.ts';
+import type { IngestMetrics } from '../telemetry/metrics.ts';
+import type { Hop, ReadHop } from './client-address.ts';
+import { errors, type ErrorAnswer } from './errors.ts';
+import {
+  LAST_ANSWERS_MS,
+  MAX_CONNECTIONS_PER_ADDRESS,
+  MAX_HEADERS,
+  MAX_PIPELINED,
+  SHARED,
+} from './limits.ts';
 
 /** A connection on which a written answer makes no progress between two looks is closed. */
 const UNREAD_LOOK_MS = 10_000;
 
 const LAST_LOOK_EVERY_MS = 20;
 
+/** Limits them and replaces Node's own answers. */
 export class Connections {
   readonly #readHop: ReadHop;
   readonly #tools: BrokenTools;
@@ -87,4 +96,196 @@ export class Connections {
     this.#tools.metrics.brokenHttp.inc({ kind });
     socket.destroy();
   }
+}
+
+const connections = new WeakMap<Socket, Connection>();
+
+/**
+ * A connection: whose it is, its unanswered requests, broken framing, closing.
+ *
+ * Node reports broken framing only to the server. Earlier requests are answered first, because the
+ * client would take the error for one of their answers.
+ */
+export class Connection {
+  readonly socket: Socket;
+  readonly peer: Hop;
+  /** The next answer is the last. */
+  isClosing = false;
+  readonly #shares: FairShares<Connection>;
+  #partnerId = '';
+  #answering = 0;
+  #broken = false;
+  #taken: number | undefined;
+  readonly #readers = new Set<() => void>();
+
+  constructor(socket: Socket, peer: Hop, shares: FairShares<Connection>) {
+    this.socket = socket;
+    this.peer = peer;
+    this.#shares = shares;
+    connections.set(socket, this);
+    shares.hold(this, ['', peer.client.limitKey]);
+    socket.once('close', () => shares.release(this));
+  }
+
+  /** Of a socket of the partner port. */
+  static of(socket: Socket): Connection {
+    return connections.get(socket)!;
+  }
+
+  /** Until the key of a request is known, its connection is nobody's. */
+  belongTo(partnerId: string): void {
+    if (partnerId === this.#partnerId || this.socket.destroyed) return;
+    this.#partnerId = partnerId;
+    this.#shares.hold(this, [partnerId, this.peer.client.limitKey]);
+  }
+
+  requestBegins(): 'served' | 'too_many' | 'closing' {
+    this.#answering += 1;
+    if (this.isClosing) return 'closing';
+    return this.#answering - 1 > MAX_PIPELINED ? 'too_many' : 'served';
+  }
+
+  requestEnds(): void {
+    this.#answering -= 1;
+    if (this.#broken && this.#answering === 0) this.socket.destroySoon();
+  }
+
+  get isAnswering(): boolean {
+    return this.#answering > 0;
+  }
+
+  /** True where nothing whole has come that waits for its answer. */
+  get mayBeClosed(): boolean {
+    return this.#answering === this.#readers.size;
+  }
+
+  /** True if a written answer has made no progress since the last call. */
+  isUnread(): boolean {
+    const { bytesWritten, writableLength } = this.socket;
+    const taken = writableLength === 0 ? undefined : bytesWritten - writableLength;
+    const isUnread = taken !== undefined && taken === this.#taken;
+    this.#taken = taken;
+    return isUnread;
+  }
+
+  /** False where at most empty lines came since the last request (RFC 9112 §2.2). */
+  get hasBegun(): boolean {
+    if (this.isAnswering) return true;
+    // Node has no other way to ask its parser; what has begun has no end here.
+    const { parser } = this.socket as Socket & { parser?: { finish(): unknown } | null };
+    return parser?.finish() !== undefined;
+  }
+
+  /** Ends all bodies; true if requests remain unanswered. */
+  breakOff(): boolean {
+    this.#broken = true;
+    for (const tell of this.#readers) tell();
+    return this.isAnswering;
+  }
+
+  onBreak(tell: () => void): () => void {
+    this.#readers.add(tell);
+    if (this.#broken) tell();
+    return () => this.#readers.delete(tell);
+  }
+}
+
+const BROKEN_ANSWER_MS = 1_000;
+
+export interface BrokenTools {
+  readonly clock: Clock;
+  readonly metrics: IngestMetrics;
+}
+
+type BrokenKind = Parameters<IngestMetrics['brokenHttp']['inc']>[0]['kind'];
+
+/** Answers what is no valid HTTP, and connections whose bytes never became a request. */
+function answerBroken(error: NodeJS.ErrnoException, socket: Socket, tools: BrokenTools): void {
+  const connection = Connection.of(socket);
+  const code = error.code ?? '';
+  const kind = brokenKinds[code] ?? (code.startsWith('HPE_') ? 'not_http' : 'connection');
+  // Clients and proxies keep such connections ready, and would take an answer for that of their
+  // next request.
+  if (kind === 'too_slow' && !connection.hasBegun) {
+    socket.destroy();
+    return;
+  }
+  if (!connection.isClosing) tools.metrics.brokenHttp.inc({ kind });
+  // Inside a body, the request's handler records the break and answers.
+  const answering = connection.breakOff();
+  if (kind === 'connection' || (!answering && connection.isClosing) || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  if (answering) return;
+  const answer = kind === 'too_slow' ? errors.headTooSlow : errors.brokenRequest;
+  answerByHand(socket, answer, [], tools);
+}
+
+/** Node stops parsing HTTP at a CONNECT. */
+function answerConnect(socket: Socket, tools: BrokenTools): void {
+  // Earlier requests still get their answers.
+  if (Connection.of(socket).breakOff()) return;
+  answerByHand(socket, errors.methodNotAllowed, ['Allow: POST'], tools);
+}
+
+function answerByHand(
+  socket: Socket,
+  { status, error }: ErrorAnswer,
+  headers: readonly string[],
+  tools: BrokenTools,
+): void {
+  const body = JSON.stringify({ error });
+  const now = tools.clock.now();
+  const lines = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    `Date: ${now.toUTCString()}`,
+    'Content-Type: application/json; charset=utf-8',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    `X-Request-Id: ${newId('req', now)}`,
+    'Connection: close',
+    ...headers,
+  ];
+  socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`);
+  tools.metrics.requests.inc({ status: `${status}` });
+  setTimeout(() => socket.destroy(), BROKEN_ANSWER_MS).unref();
+}
+
+const brokenKinds: Readonly<Record<string, BrokenKind>> = {
+  ERR_HTTP_REQUEST_TIMEOUT: 'too_slow',
+  HPE_HEADER_OVERFLOW: 'headers_too_large',
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: 'chunk_extensions_too_large',
+};
+
+/** A name, address or nothing, with optional port (RFC 9112 §3.2). */
+const HOST = /^(?:\[[\da-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(?::\d*)?$/i;
+const HOST_LENGTH = 4;
+
+/** Finds what RFC 9112 forbids in a head but Node's parser accepts. */
+export function headFault({
+  rawHeaders,
+  httpVersion,
+  headers,
+}: IncomingMessage): BrokenKind | undefined {
+  // Node drops headers beyond this bound.
+  if (rawHeaders.length >= 2 * MAX_HEADERS) return 'headers_too_large';
+  if (httpVersion !== '1.1' && httpVersion !== '1.0') return 'bad_version';
+  const { host, 'transfer-encoding': coding } = headers;
+  if (host === undefined) {
+    if (httpVersion === '1.1') return 'no_host';
+  } else if (!HOST.test(host) || hostLines(rawHeaders) > 1) return 'bad_host';
+  // Two readers could disagree on where the request ends.
+  const isChunked = coding?.trim().toLowerCase() === 'chunked';
+  if (coding !== undefined && (httpVersion === '1.0' || !isChunked)) return 'bad_transfer_encoding';
+  return undefined;
+}
+
+/** Node keeps only the first Host header. */
+function hostLines(rawHeaders: readonly string[]): number {
+  let lines = 0;
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index];
+    if (name?.length === HOST_LENGTH && name.toLowerCase() === 'host') lines += 1;
+  }
+  return lines;
 }

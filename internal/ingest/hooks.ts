@@ -1,26 +1,24 @@
 /** The hooks of every request, before routing and after its answer. */
+import { SpanKind, trace, type Span } from '@opentelemetry/api';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isTestKey } from '../partner/api-key.ts';
 import type { KeyTerms } from '../partner/key-terms.ts';
 import { FairShares } from '../platform/fair-shares.ts';
 import type { Logger } from '../platform/log.ts';
-import { traceFields, tracing, type Span } from '../platform/tracing.ts';
+import { contextOf, failSpan, startSpan, traceFields, traceparentOf } from '../platform/tracing.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { PartnerLabels } from '../telemetry/partner-labels.ts';
-import { answerEarly, type AnswerStatus } from './answer.ts';
 import { keyIn } from './authenticate.ts';
-import { headFault, type BrokenTools } from './broken-http.ts';
 import {
   findClient,
   type ClientAddress,
   type ClientHeader,
   type ReadHop,
 } from './client-address.ts';
-import { Connection } from './connection.ts';
-import { errors } from './errors.ts';
+import { Connection, headFault, type BrokenTools } from './connections.ts';
+import { answerEarly, errors, type AnswerStatus } from './errors.ts';
 import { SHARED } from './limits.ts';
 import { IncomingBody } from './read-body.ts';
-import { endRequestSpan, incomingTraceparent, startRequestSpan } from './request-span.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -32,10 +30,10 @@ declare module 'fastify' {
     terms: KeyTerms;
     incomingBody: IncomingBody;
     span: Span | undefined;
-    /** Of its span, or as it came. */
     traceparent: string | undefined;
     /** The record that its answer names. */
-    recorded: Pick<SubmissionRecord, '_id' | 'traceparent' | 'httpStatus' | 'bodySha256'> | undefined;
+    recorded:
+      Pick<SubmissionRecord, '_id' | 'traceparent' | 'httpStatus' | 'bodySha256'> | undefined;
   }
 }
 
@@ -74,8 +72,8 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
     request.client = client;
     request.incomingBody = new IncomingBody(request.raw, bodies, client.limitKey);
     request.startedAt = tools.clock.monotonicMs();
-    if (tracing()) request.span = startRequestSpan(request);
-    request.traceparent = request.span?.traceparent ?? incomingTraceparent(request);
+    request.span = spanOf(request);
+    request.traceparent = traceparentOf(request.span);
     request.contentType = request.raw.headers['content-type'];
     // Fastify would answer a malformed Content-Type by itself.
     request.raw.headers['content-type'] = 'application/octet-stream';
@@ -111,7 +109,7 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
         status,
       });
     }
-    if (request.span !== undefined) endRequestSpan(request.span, reply);
+    if (request.span !== undefined) endSpan(request.span, reply);
     if (telling) {
       const ms = Math.round(tools.clock.monotonicMs() - request.startedAt);
       tools.log.debug({ ...logFields(request), status: reply.statusCode, ms }, 'answered');
@@ -133,6 +131,34 @@ function mayBegin(connection: Connection, reply: FastifyReply, tools: HookTools)
     socket.destroy();
   }
   return false;
+}
+
+/** Leaves out address, user agent and query, which are personal. */
+function spanOf(request: FastifyRequest): Span | undefined {
+  const parent = contextOf(request.headers['traceparent']);
+  const route = request.routeOptions.url;
+  if (request.is404 || route === undefined) return trace.getSpan(parent);
+  return startSpan({
+    name: `${request.method} ${route}`,
+    kind: SpanKind.SERVER,
+    parent,
+    attributes: {
+      'http.request.method': request.method,
+      'http.route': route,
+      'url.path': route,
+      'url.scheme': 'http',
+      'network.protocol.version': request.raw.httpVersion,
+      'partner_ingest.request_id': request.id,
+    },
+  });
+}
+
+function endSpan(span: Span, reply: FastifyReply): void {
+  const answered = reply.raw.writableFinished;
+  if (answered) span.setAttribute('http.response.status_code', reply.statusCode);
+  if (!answered) failSpan(span, 'aborted');
+  else if (reply.statusCode >= 500) failSpan(span, String(reply.statusCode));
+  span.end();
 }
 
 function logRecorded(

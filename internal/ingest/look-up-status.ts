@@ -7,7 +7,6 @@ import type { Owner } from '../platform/fair-shares.ts';
 import type { Logger } from '../platform/log.ts';
 import type { StatusRecord } from '../submission/status-reader.ts';
 import { cards, states } from '../submission/states.ts';
-import { answerEarly, sendEarly } from './answer.ts';
 import { identify, type IdentifyTools } from './authenticate.ts';
 import {
   listQuery,
@@ -17,7 +16,7 @@ import {
   testMessages,
   timeOf,
 } from './contract.ts';
-import { errors, listQueryInvalid } from './errors.ts';
+import { answerEarly, errors, listQueryInvalid, sendEarly } from './errors.ts';
 import { MAX_WAIT_SECONDS } from './limits.ts';
 import { statusOf, type Statuses } from './statuses.ts';
 

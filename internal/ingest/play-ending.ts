@@ -3,8 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { TestEnding } from '../application/test-endings.ts';
 import { ownerName } from '../partner/mode.ts';
 import { idempotencyDigest } from '../submission/idempotency.ts';
-import { answerNotAccepted } from './answer.ts';
-import { errors } from './errors.ts';
+import { answerNotAccepted, errors } from './errors.ts';
 import { OverLimit, type Limits } from './limit-policy.ts';
 
 /** What a test that is answered 429 on demand is told to wait. */

@@ -3,9 +3,8 @@ import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from '../platform/log.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
-import { answerEarly, sendEarly } from './answer.ts';
 import { INGEST_PATH, LIST_PATH, OPENAPI_PATH, STATUS_PATH } from './contract.ts';
-import { errors, type ErrorAnswer } from './errors.ts';
+import { answerEarly, errors, sendEarly, type ErrorAnswer } from './errors.ts';
 import { logFields } from './hooks.ts';
 import { Limits, OverLimit, type LimitSettings, type LimitTools } from './limit-policy.ts';
 import {
@@ -15,10 +14,15 @@ import {
   lookUpStatus,
   type LookUpTools,
 } from './look-up-status.ts';
-import { OutageLog } from './outage-log.ts';
-import { Refusals, type RefusalTools } from './refusals.ts';
 import type { Statuses } from './statuses.ts';
-import { authenticateRequest, submitApplication, type SubmitTools } from './submit-application.ts';
+import {
+  OutageLog,
+  Refusals,
+  authenticateRequest,
+  submitApplication,
+  type RefusalTools,
+  type SubmitTools,
+} from './submit-application.ts';
 
 export type RouteTools = Omit<SubmitTools, 'limits' | 'lookUps' | 'outages' | 'refusals'> &
   LimitTools &

@@ -1,11 +1,12 @@
 /** Hands a message to the SMTP relay once and reports the exact result. */
 import { connect, type LookupFunction, type Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
+import { SpanKind } from '@opentelemetry/api';
 import { createTransport, type SendMailOptions } from 'nodemailer';
 import SMTPConnection from 'nodemailer/lib/smtp-connection';
 import { withDeadline } from '../platform/deadline.ts';
 import { defined } from '../platform/defined.ts';
-import { inSpan, type SpanOptions } from '../platform/tracing.ts';
+import { failSpan, inSpan, type NamedSpan } from '../platform/tracing.ts';
 import { clientNameOf } from './client-name.ts';
 import type { Message } from './message.ts';
 import {
@@ -65,9 +66,9 @@ export function createMailer(options: MailerOptions): Mailer {
   const { limits = mailerLimits } = options;
   const transport = openTransport(options, limits);
   /** Without the recipient. */
-  const span: SpanOptions = {
+  const span: NamedSpan = {
     name: 'send mail',
-    kind: 'CLIENT',
+    kind: SpanKind.CLIENT,
     attributes: {
       'network.protocol.name': 'smtp',
       'server.address': options.relay.host,
@@ -80,9 +81,9 @@ export function createMailer(options: MailerOptions): Mailer {
         const watched = watch(signal, mayGoOn, limits);
         const handOver = await send(transport, message, recipient, watched, options);
         watched.end();
-        opened?.set({ 'partner_ingest.mail': handOver.result });
-        if (handOver.result === 'refused') opened?.fail(String(handOver.code));
-        else if (handOver.result !== 'accepted') opened?.fail(handOver.result);
+        opened.setAttribute('partner_ingest.mail', handOver.result);
+        if (handOver.result === 'refused') failSpan(opened, String(handOver.code));
+        else if (handOver.result !== 'accepted') failSpan(opened, handOver.result);
         return handOver;
       }),
     probe: () => probe(options, limits),

@@ -84,9 +84,14 @@ function readSecret(file: string, name: string, found: Found | undefined): strin
   return readFileSync(file, 'utf8').replace(/\r?\n$/, '');
 }
 
-/** For a library that reads the environment by itself. */
-export function setEnvironment(variables: Readonly<Record<string, string>>): void {
-  Object.assign(globalThis.process.env, variables);
+/** The name of a process in traces; undefined without a collector. OpenTelemetry's SDK reads the rest. */
+export function tracedAs(process: string, environment: Environment = globalThis.process.env) {
+  const {
+    OTEL_EXPORTER_OTLP_ENDPOINT: endpoint,
+    OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: tracesEndpoint,
+    OTEL_SERVICE_NAME: name,
+  } = environment;
+  return endpoint || tracesEndpoint ? name || `partner-ingest-${process}` : undefined;
 }
 
 export function readTerminalEnvironment(environment: Environment = process.env): {

@@ -1,11 +1,12 @@
 /** MongoDB clients whose writes are durable, and bulk writes that end in time. */
+import { SpanKind, type Attributes } from '@opentelemetry/api';
 import './closed-sockets.ts';
 import { contactReason } from './contact-failure.ts';
 import { DeadlineError, withDeadline } from './deadline.ts';
 import { defined } from './defined.ts';
 import { isLoopback } from './networks.ts';
 import { NewerVersionError } from './newer-version.ts';
-import type { SpanOptions } from './tracing.ts';
+import type { NamedSpan } from './tracing.ts';
 import {
   MongoClient,
   MongoServerError,
@@ -260,11 +261,11 @@ export async function unlessDuplicate(writing: Promise<unknown>): Promise<boolea
 export function databaseSpan(
   operation: string,
   collection: { readonly dbName: string; readonly collectionName: string },
-  attributes: SpanOptions['attributes'] = {},
-): SpanOptions {
+  attributes: Attributes = {},
+): NamedSpan {
   return {
     name: `${operation} ${collection.collectionName}`,
-    kind: 'CLIENT',
+    kind: SpanKind.CLIENT,
     attributes: {
       'db.system.name': 'mongodb',
       'db.namespace': collection.dbName,

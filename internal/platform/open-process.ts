@@ -2,6 +2,7 @@
 import type { Registry } from 'prom-client';
 import { startAdminServer, type Probe } from './admin-server.ts';
 import type { Closers } from './closers.ts';
+import { tracedAs } from './config.ts';
 import { DatabaseClock } from './database-clock.ts';
 import { followCredentials, type Credentials } from './follow-credentials.ts';
 import { watchLog, type Logger } from './log.ts';
@@ -36,7 +37,7 @@ interface Options<Loop extends string, Metrics = unknown> {
   readonly metrics: Metrics & ProcessMetrics<Loop>;
   /** Made before the process is ready. */
   readonly indexes?: readonly IndexDefinition[];
-  readonly traces?: Omit<Parameters<typeof startTracing>[0], 'log'> | undefined;
+  readonly traced?: true;
   readonly documents?: Readonly<Record<string, object>>;
   /** The process is ready without the database, whose faults are then warnings. */
   readonly readyWithoutDatabase?: true;
@@ -52,7 +53,7 @@ export async function openProcess<Loop extends string, Metrics>(
   tools: ProcessTools,
 ) {
   const { log, closers, registry } = tools;
-  const { metrics, traces, documents = {} } = options;
+  const { metrics, documents = {} } = options;
   // Read at each probe, so callers may add to them.
   let isStarting = true;
   const probes = {
@@ -65,8 +66,9 @@ export async function openProcess<Loop extends string, Metrics>(
   const files = tools.credentials?.files;
   const admin = await startAdminServer({ host, port, registry, documents, files, ...probes });
   closers.add('admin port', () => admin.close());
-  if (traces !== undefined) {
-    const tracing = await startTracing({ ...traces, log });
+  const serviceName = options.traced && tracedAs(options.name);
+  if (serviceName !== undefined) {
+    const tracing = await startTracing(serviceName, log);
     probes.warnings.push(tracing.warnings);
     closers.add('traces', () => tracing.close());
   }

@@ -1,17 +1,19 @@
 /** Parses traceparents and names errors; test/integration/traces.test.ts covers the SDK. */
 import { expect, test } from '@jest/globals';
-import { errorTypeOf, readTraceparent, traceFields } from './tracing.ts';
+import { trace } from '@opentelemetry/api';
+import { contextOf, errorTypeOf, traceFields, traceparentOf } from './tracing.ts';
 
 const traceId = '0af7651916cd43dd8448eb211c80319c';
 const valid = `00-${traceId}-b7ad6b7169203331-01`;
+const readTraceparent = (text: string | undefined) => traceparentOf(trace.getSpan(contextOf(text)));
 
 test.each([
-  valid,
-  `00-${traceId}-b7ad6b7169203331-00`,
+  [valid, '01'],
+  [`00-${traceId}-b7ad6b7169203331-00`, '00'],
   // Unknown flags do not invalidate a trace.
-  `00-${traceId}-b7ad6b7169203331-ff`,
-])('%j is a traceparent', (text) => {
-  expect(readTraceparent(text)).toBe(text);
+  [`00-${traceId}-b7ad6b7169203331-ff`, '01'],
+])('%j is a traceparent with the flags %s', (text, flags) => {
+  expect(readTraceparent(text)).toBe(text.replace(/..$/, flags));
   expect(traceFields(text)).toEqual({ trace_id: traceId });
 });
 

@@ -1,114 +1,80 @@
 /**
- * Spans around what the service does; without tracing, OpenTelemetry's SDK is not loaded.
- *
- * Libraries are not patched, so a span contains only what our code puts into it.
+ * Traces through OpenTelemetry's API, which does nothing until an SDK is started. Libraries are not
+ * patched, so a span contains only what our code puts into it: never personal data or keys.
  */
-import type * as Api from '@opentelemetry/api';
-import type { Attributes } from '@opentelemetry/api';
+import {
+  ROOT_CONTEXT,
+  SpanStatusCode,
+  TraceFlags,
+  context,
+  diag,
+  DiagLogLevel,
+  isSpanContextValid,
+  trace,
+  type Context,
+  type Link,
+  type Span,
+  type SpanContext,
+  type SpanOptions,
+} from '@opentelemetry/api';
 import type { Probe } from './admin-server.ts';
-import { setEnvironment } from './config.ts';
 import { contactReason } from './contact-failure.ts';
 import { withDeadline } from './deadline.ts';
-import { defined } from './defined.ts';
 import type { Logger } from './log.ts';
 
-export interface SpanOptions {
+export interface NamedSpan extends SpanOptions {
   readonly name: string;
-  readonly kind: keyof typeof Api.SpanKind;
-  /** Never personal data or keys. */
-  readonly attributes?: Attributes;
-  /** `undefined` begins a new trace; if absent, the current span is the parent. */
-  readonly parent?: string | undefined;
-  readonly link?: string | undefined;
-  readonly startedAt?: Date;
+  /** The span that is active, unless given. */
+  readonly parent?: Context;
 }
 
-export interface Span {
-  /** Stored and passed on, so that other processes continue the trace. */
-  readonly traceparent: string;
-  set(attributes: Attributes): void;
-  /** Takes a class or a code, because a message could quote data. */
-  fail(errorType: string): void;
-  end(): void;
-  /** Spans that begin within `work` are parts of this one. */
-  around<T>(work: () => T): T;
+const tracer = trace.getTracer('partner-ingest');
+
+/** The caller ends it. */
+export function startSpan({ name, parent, ...options }: NamedSpan): Span {
+  return tracer.startSpan(name, options, parent);
 }
 
-interface OpenTelemetry {
-  readonly api: typeof Api;
-  readonly tracer: Api.Tracer;
-}
-let otel: OpenTelemetry | undefined;
-
-/** Callers ask before they prepare what only a span needs. */
-export function tracing(): boolean {
-  return otel !== undefined;
-}
-
-/** The caller ends the span. */
-export function startSpan(options: SpanOptions): Span | undefined {
-  return otel === undefined ? undefined : open(otel, options);
-}
-
-/** An error marks the span and is rethrown. */
-export async function inSpan<T>(
-  options: SpanOptions,
-  work: (span?: Span) => Promise<T>,
+/** Spans that begin within `work` are parts of this one. An error marks it and is rethrown. */
+export function inSpan<T>(
+  { name, parent = context.active(), ...options }: NamedSpan,
+  work: (span: Span) => Promise<T>,
 ): Promise<T> {
-  const span = startSpan(options);
-  return span === undefined ? work() : ending([span], () => span.around(() => work(span)));
+  return tracer.startActiveSpan(name, options, parent, (span) => ending([span], () => work(span)));
 }
 
 /**
  * One step in several traces: a span for each that is sampled. `work` takes the traceparent of each
  * span, or else of its parent. An error marks the spans and is rethrown.
  */
-export async function inSpans<T>(
-  options: SpanOptions,
+export function inSpans<T>(
+  options: NamedSpan,
   parents: readonly (string | undefined)[],
   work: (traceparents: readonly (string | undefined)[]) => Promise<T>,
 ): Promise<T> {
-  if (otel === undefined) return work(parents);
+  if (!parents.some(isSampled)) return work(parents);
   const spans = parents.map((parent) =>
-    isSampled(parent) ? startSpan({ ...options, parent }) : undefined,
+    isSampled(parent) ? startSpan({ ...options, parent: contextOf(parent) }) : undefined,
   );
-  return ending(spans, () => work(spans.map((span, index) => span?.traceparent ?? parents[index])));
+  return ending(spans, () =>
+    work(spans.map((span, index) => (span ? traceparentOf(span) : parents[index]))),
+  );
 }
 
 async function ending<T>(spans: readonly (Span | undefined)[], work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
-    for (const span of spans) span?.fail(errorTypeOf(error));
+    for (const span of spans) if (span !== undefined) failSpan(span, errorTypeOf(error));
     throw error;
   } finally {
     for (const span of spans) span?.end();
   }
 }
 
-function open({ api, tracer }: OpenTelemetry, options: SpanOptions): Span {
-  const { context, trace, ROOT_CONTEXT } = api;
-  const link = spanContextOf(options.link);
-  const parent = spanContextOf(options.parent);
-  const remote = parent === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, parent);
-  const span = tracer.startSpan(
-    options.name,
-    {
-      kind: api.SpanKind[options.kind],
-      ...defined({ attributes: options.attributes, startTime: options.startedAt }),
-      links: link === undefined ? [] : [{ context: link }],
-    },
-    'parent' in options ? remote : context.active(),
-  );
-  const { traceId, spanId, traceFlags } = span.spanContext();
-  return {
-    traceparent: `00-${traceId}-${spanId}-0${traceFlags & SAMPLED}`,
-    set: (attributes) => void span.setAttributes(attributes),
-    fail: (errorType) =>
-      void span.setAttribute('error.type', errorType).setStatus({ code: api.SpanStatusCode.ERROR }),
-    end: () => span.end(),
-    around: (work) => context.with(trace.setSpan(context.active(), span), work),
-  };
+/** Takes a class or a code, because a message could quote data. */
+export function failSpan(span: Span, errorType: string): void {
+  span.setAttribute('error.type', errorType).setStatus({ code: SpanStatusCode.ERROR });
 }
 
 /** The conventions ask for the code, or else the class. */
@@ -118,29 +84,40 @@ export function errorTypeOf(error: unknown): string {
   return typeof code === 'string' || typeof code === 'number' ? String(code) : error.name;
 }
 
-/** W3C Trace Context, version 00. */
-const TRACEPARENT = /^00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})$/;
-const LATER = /^(?!00|ff)[0-9a-f]{2}(-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2})(?:-.*)?$/;
-const SAMPLED = 1;
+/** W3C Trace Context: version 00, with whose fields a later version begins. */
+const TRACEPARENT =
+  /^(?:00(?!.{54})|(?!00|ff)[0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/;
 
-/** As version 00, whose fields a later version begins with; undefined if it is none. */
-export function readTraceparent(value: unknown): string | undefined {
-  if (typeof value !== 'string') return undefined;
-  const known = value.replace(LATER, '00$1');
-  return TRACEPARENT.test(known) ? known : undefined;
-}
-
-function isSampled(traceparent: string | undefined): boolean {
-  return spanContextOf(traceparent)?.traceFlags === SAMPLED;
-}
-
-function spanContextOf(traceparent: string | undefined): Api.SpanContext | undefined {
-  const [, traceId, spanId = '', flags = ''] = TRACEPARENT.exec(traceparent ?? '') ?? [];
+function spanContextOf(traceparent: unknown): SpanContext | undefined {
+  if (typeof traceparent !== 'string') return undefined;
+  const [, traceId, spanId = '', flags = ''] = TRACEPARENT.exec(traceparent) ?? [];
   if (traceId === undefined) return undefined;
-  return { traceId, spanId, traceFlags: Number.parseInt(flags, 16) & SAMPLED, isRemote: true };
+  const traceFlags = Number.parseInt(flags, 16) & TraceFlags.SAMPLED;
+  return { traceId, spanId, traceFlags, isRemote: true };
 }
 
-/** Also works while tracing is off. */
+const isSampled = (traceparent: string | undefined): boolean =>
+  spanContextOf(traceparent)?.traceFlags === TraceFlags.SAMPLED;
+
+/** In which the spans of a stored or received traceparent continue; without one, a new trace. */
+export function contextOf(traceparent: unknown): Context {
+  const parent = spanContextOf(traceparent);
+  return parent === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, parent);
+}
+
+export function linksTo(traceparent: string | undefined): Link[] {
+  const linked = spanContextOf(traceparent);
+  return linked === undefined ? [] : [{ context: linked }];
+}
+
+/** Stored and passed on, so that other processes continue the trace. Undefined without a trace. */
+export function traceparentOf(span: Span | undefined): string | undefined {
+  const spanContext = span?.spanContext();
+  if (spanContext === undefined || !isSpanContextValid(spanContext)) return undefined;
+  const { traceId, spanId, traceFlags } = spanContext;
+  return `00-${traceId}-${spanId}-0${traceFlags & TraceFlags.SAMPLED}`;
+}
+
 export function traceFields(traceparent: string | undefined): { readonly trace_id?: string } {
   const traceId = spanContextOf(traceparent)?.traceId;
   return traceId === undefined ? {} : { trace_id: traceId };
@@ -150,33 +127,22 @@ export function traceFields(traceparent: string | undefined): { readonly trace_i
 const CLOSE_MS = 2_000;
 
 /**
- * The SDK reads the standard `OTEL_*` variables, after `variables` have been set, and drops spans
- * beyond its buffer. Call it once.
+ * The SDK reads the standard `OTEL_*` variables, and drops spans beyond its buffer. Call it once.
  */
-export async function startTracing(options: {
-  readonly serviceName: string;
-  readonly variables: Readonly<Record<string, string>>;
-  readonly log: Logger;
-}): Promise<{ readonly warnings: Probe; close(): Promise<void> }> {
-  setEnvironment(options.variables);
-  const [api, { NodeSDK }] = await Promise.all([
-    import('@opentelemetry/api'),
-    import('@opentelemetry/sdk-node'),
-  ]);
-  const sdk = new NodeSDK({
-    serviceName: options.serviceName,
-    // Without these the SDK would also export metrics and logs.
-    metricReaders: [],
-    logRecordProcessors: [],
-  });
-  const { take, warnings } = complaints(options.log);
-  api.diag.setLogger(
+export async function startTracing(
+  serviceName: string,
+  log: Logger,
+): Promise<{ readonly warnings: Probe; close(): Promise<void> }> {
+  const { NodeSDK } = await import('@opentelemetry/sdk-node');
+  // Without these the SDK would also export metrics and logs.
+  const sdk = new NodeSDK({ serviceName, metricReaders: [], logRecordProcessors: [] });
+  const { take, warnings } = complaints(log);
+  diag.setLogger(
     { error: take, warn: take, info: () => {}, debug: () => {}, verbose: () => {} },
     // With OTEL_LOG_LEVEL the SDK installs a plain-text logger; our lines are JSON.
-    { logLevel: api.DiagLogLevel.WARN, suppressOverrideMessage: true },
+    { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true },
   );
   sdk.start();
-  otel = { api, tracer: api.trace.getTracer(options.serviceName) };
   return {
     warnings,
     close: () => withDeadline(sdk.shutdown(), CLOSE_MS, 'sending the last spans'),

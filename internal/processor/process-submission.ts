@@ -1,8 +1,16 @@
 /** One attempt: claims a record and does the step that is due. */
+import { SpanKind } from '@opentelemetry/api';
 import type { MailPlace } from '../mail/mail-gate.ts';
 import { later } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
-import { inSpan, traceFields, type SpanOptions } from '../platform/tracing.ts';
+import {
+  contextOf,
+  failSpan,
+  inSpan,
+  linksTo,
+  traceFields,
+  type NamedSpan,
+} from '../platform/tracing.ts';
 import { queueSpan, type Step } from '../queue/job.ts';
 import type { OpenState } from '../submission/states.ts';
 import { attemptOf } from '../submission/submission.ts';
@@ -108,8 +116,8 @@ async function run(
       if (step === 'account' && begun !== undefined && next === undefined)
         await giveUpFirstMail(attempt, begun, tools);
       tools.metrics.attempts.inc({ step, result: resultOf[what.kind] });
-      if (what.kind === 'lost') span?.fail('claim_lost');
-      if ('failure' in what) span?.fail(what.failure);
+      if (what.kind === 'lost') failSpan(span, 'claim_lost');
+      if ('failure' in what) failSpan(span, what.failure);
       if ('failure' in what) await settle(what, attempt, tools);
       // The claim may still be ours, as after a hold; if not, this changes nothing.
       else if (what.kind === 'lost') await giveBack(attempt, tools);
@@ -121,16 +129,21 @@ async function run(
   }
 }
 
-function spanOf({ record, step, startedAt }: Attempt, traceparent?: string): SpanOptions {
+function spanOf({ record, step, startedAt }: Attempt, traceparent?: string): NamedSpan {
   const attributes = {
     'partner_ingest.request_id': record._id,
     'partner_ingest.attempt': attemptOf(record),
   };
-  const span: SpanOptions =
+  const span: NamedSpan =
     step === 'account'
       ? queueSpan('process', attributes)
-      : { name: 'mail applicant', kind: 'INTERNAL', attributes };
-  return { ...span, startedAt, link: traceparent, parent: record.traceparent };
+      : { name: 'mail applicant', kind: SpanKind.INTERNAL, attributes };
+  return {
+    ...span,
+    startTime: startedAt,
+    links: linksTo(traceparent),
+    parent: contextOf(record.traceparent),
+  };
 }
 
 async function judge(attempt: Attempt, tools: AttemptTools): Promise<Verdict> {

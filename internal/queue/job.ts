@@ -1,8 +1,9 @@
 /** The queue of work and its jobs, which hold nothing personal. */
+import { SpanKind, type Attributes } from '@opentelemetry/api';
 import type { JobsOptions } from 'bullmq';
 import { z } from 'zod';
 import { defined } from '../platform/defined.ts';
-import type { SpanOptions } from '../platform/tracing.ts';
+import type { NamedSpan } from '../platform/tracing.ts';
 
 export const QUEUE = 'applications';
 
@@ -87,13 +88,10 @@ export function jobsFor(hints: readonly (Hint | Retry)[]): Job[] {
   return jobs;
 }
 
-export function queueSpan(
-  operation: 'send' | 'process',
-  attributes: SpanOptions['attributes'],
-): SpanOptions {
+export function queueSpan(operation: 'send' | 'process', attributes: Attributes): NamedSpan {
   return {
     name: `${operation} ${QUEUE}`,
-    kind: operation === 'send' ? 'PRODUCER' : 'CONSUMER',
+    kind: operation === 'send' ? SpanKind.PRODUCER : SpanKind.CONSUMER,
     attributes: {
       'messaging.system': 'bullmq',
       'messaging.operation.type': operation,

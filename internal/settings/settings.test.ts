@@ -3,9 +3,8 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ConfigError } from '../platform/config.ts';
+import { ConfigError, tracedAs } from '../platform/config.ts';
 import { loadConfig, printableConfig, type ConfigOf, type ProcessName } from './settings.ts';
-import { tracesOf } from './otel-settings.ts';
 import { addresses } from '../../test/support/email-addresses.ts';
 
 const PUBLISHED = 'evaluation only, not a secret for production';
@@ -148,16 +147,7 @@ test('a process checks only its own settings', () => {
   );
 });
 
-const collector = 'http://collector:4318';
 test.each<[name: keyof ConfigOf<'ingest'>, given: string, counts: unknown]>([
-  ['OTEL_EXPORTER_OTLP_ENDPOINT', 'collector:4318', undefined],
-  ['OTEL_EXPORTER_OTLP_ENDPOINT', 'http://user:canary@collector', undefined],
-  ['OTEL_EXPORTER_OTLP_PROTOCOL', 'zipkin', 'http/protobuf'],
-  ['OTEL_TRACES_EXPORTER', 'console', 'otlp'],
-  ['OTEL_TRACES_SAMPLER', 'parentbased_jaeger_remote', 'parentbased_always_on'],
-  ['OTEL_TRACES_SAMPLER_ARG', '2', 1],
-  ['OTEL_TRACES_SAMPLER_ARG', '1%', 1],
-  ['OTEL_SDK_DISABLED', 'yes', false],
   ['LOG_LEVEL', 'loud', 'info'],
 ])('%s=%s is logged, and the default counts', (name, given, counts) => {
   const found = { ignored: [], files: {} };
@@ -167,36 +157,18 @@ test.each<[name: keyof ConfigOf<'ingest'>, given: string, counts: unknown]>([
   expect(found.ignored[0]).not.toContain('canary');
 });
 
-test('values that OpenTelemetry accepts are accepted', () => {
-  const given = {
-    OTEL_EXPORTER_OTLP_ENDPOINT: collector,
-    OTEL_EXPORTER_OTLP_PROTOCOL: 'gRPC',
-    OTEL_TRACES_EXPORTER: 'OTLP',
-    OTEL_TRACES_SAMPLER: 'ParentBased_TraceIdRatio',
-    OTEL_TRACES_SAMPLER_ARG: '.25',
-    LOG_LEVEL: 'WARN',
-  };
+test('the level of logs may be written in capitals', () => {
   const found = { ignored: [], files: {} };
-  const config = loadConfig('ingest', { ...stores, ...given }, found);
+  expect(loadConfig('ingest', { ...stores, LOG_LEVEL: 'WARN' }, found).LOG_LEVEL).toBe('warn');
   expect(found.ignored).toEqual([]);
-  expect(config.LOG_LEVEL).toBe('warn');
-  expect(tracesOf(config, 'ingest')?.variables).toEqual({
-    OTEL_SDK_DISABLED: 'false',
-    OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc',
-    OTEL_TRACES_EXPORTER: 'otlp',
-    OTEL_TRACES_SAMPLER: 'parentbased_traceidratio',
-    OTEL_TRACES_SAMPLER_ARG: '0.25',
-  });
 });
 
-test.each<[wanted: boolean, environment: Record<string, string>]>([
-  [false, {}],
-  [true, { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'https://collector/v1/traces' }],
-  [false, { OTEL_EXPORTER_OTLP_ENDPOINT: collector, OTEL_SDK_DISABLED: 'True' }],
-  [false, { OTEL_EXPORTER_OTLP_ENDPOINT: collector, OTEL_TRACES_EXPORTER: 'none' }],
-])('traces are %j with %j', (wanted, environment) => {
-  const traces = tracesOf(loadConfig('ingest', { ...stores, ...environment }), 'ingest');
-  expect(traces !== undefined).toBe(wanted);
+test.each<[name: string | undefined, environment: Record<string, string>]>([
+  [undefined, { OTEL_SERVICE_NAME: 'any', OTEL_EXPORTER_OTLP_ENDPOINT: '' }],
+  ['partner-ingest-ingest', { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'https://collector/v1/traces' }],
+  ['any', { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318', OTEL_SERVICE_NAME: 'any' }],
+])('traces come from %j with %j', (name, environment) => {
+  expect(tracedAs('ingest', environment)).toBe(name);
 });
 
 let folder: string;

@@ -18,7 +18,6 @@ import {
 import { defined } from '../platform/defined.ts';
 import { consoleSettings } from './console-settings.ts';
 import { mailSettings } from './mail-settings.ts';
-import { otelSettings } from './otel-settings.ts';
 import { relationFaults } from './relation-faults.ts';
 
 export type ProcessName = 'ingest' | 'processor' | 'controller' | 'console' | 'cli';
@@ -264,7 +263,6 @@ export const settings = {
       'Days the raw body is kept after a request is final; its length and digest stay as long as the request.',
   },
   ...consoleSettings,
-  ...otelSettings,
   LOG_LEVEL: {
     schema: z
       .string()

@@ -168,23 +168,14 @@ describe('values', () => {
 });
 
 /** Variables of Node and OpenTelemetry, and those they are made of. */
-const NOT_OURS = /^(NODE_EXTRA_CA_CERTS|NODE_OPTIONS|OTEL_RESOURCE_ATTRIBUTES|K8S_POD_NAME)$/;
-/**
- * Set by `pods.extraEnv`: settings for other places than Kubernetes, and finer ones of
- * OpenTelemetry.
- */
+const NOT_OURS = /^(NODE_EXTRA_CA_CERTS|NODE_OPTIONS|OTEL_\w+|K8S_POD_NAME)$/;
+/** Set by `pods.extraEnv`: settings for other places than Kubernetes. */
 const NOT_BY_VALUE = [
   'KUBECONFIG',
   'CONSOLE_PORT',
   'NODE_TLS_REJECT_UNAUTHORIZED',
   'ALLOW_PUBLISHED_SECRETS',
-  'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
-  'OTEL_TRACES_EXPORTER',
-  'OTEL_SERVICE_NAME',
-  'OTEL_SDK_DISABLED',
 ];
-
-const traced = { ...production, tracing: everything['tracing'] };
 
 type Settable = readonly [path: string, given: unknown, arrives?: string];
 const settable = readYaml('settings.yaml') as Readonly<Record<string, Settable>>;
@@ -231,16 +222,35 @@ describe('settings', () => {
       const objects = await render(values);
       return Object.assign({}, ...PROCESSES.map((process) => environmentOf(objects, process)));
     };
-    const all = await told(Object.values(others).reduce(set, traced));
+    const all = await told(Object.values(others).reduce(set, production));
     const wanted = Object.entries(others).map(([name, [path, given, arrives]]) => [
       /(\.existingSecret|[.a-z]file)$/i.test(path) ? `${name}_FILE` : name,
       arrives ?? String(given),
     ]);
     expect(all).toMatchObject(Object.fromEntries(wanted));
     // The probe needs look-ups.
-    const apart = await told([source!, lookUps!].reduce(set, traced));
+    const apart = await told([source!, lookUps!].reduce(set, production));
     expect(apart).toMatchObject({ PARTNER_KEYS_SOURCE: source![1], STATUS_ENDPOINT: 'false' });
   });
+
+  test.each(PROCESSES)(
+    '%s gets the variables of OpenTelemetry where it is traced',
+    async (process) => {
+      const tracing = { endpoint: 'http://other:4318', protocol: 'grpc' };
+      const sampled = { ...tracing, sampler: 'always_on', sampleRatio: 0.25 };
+      const told = environmentOf(await render({ ...production, tracing: sampled }), process);
+      const { OTEL_RESOURCE_ATTRIBUTES: _, ...variables } = Object.fromEntries(
+        Object.entries(told).filter(([name]) => name.startsWith('OTEL_')),
+      );
+      const expected = {
+        OTEL_EXPORTER_OTLP_ENDPOINT: 'http://other:4318',
+        OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc',
+        OTEL_TRACES_SAMPLER: 'always_on',
+        OTEL_TRACES_SAMPLER_ARG: '0.25',
+      };
+      expect(variables).toEqual(['ingest', 'processor'].includes(process) ? expected : {});
+    },
+  );
 
   test('the published secrets are accepted only in an evaluation', async () => {
     const { demoPartner, testApiKey, linkSecret } = (parse(valuesYaml) as EvaluationValues)

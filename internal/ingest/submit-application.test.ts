@@ -1,0 +1,110 @@
+/** What stands beside a submission: its Idempotency-Key, refused requests, outages in the log. */
+import { expect, test } from '@jest/globals';
+import type { SubmissionRecord } from '../submission/submission.ts';
+import { OUTAGE_LINES_EVERY_MS, REFUSALS_PER_SECOND, REFUSAL_BURST } from './limits.ts';
+import { OutageLog, Refusals, readIdempotencyKey } from './submit-application.ts';
+
+test.each([
+  ['"8e03978e-40d5-43dd-bc93-6894a57f9324"', '8e03978e-40d5-43dd-bc93-6894a57f9324'],
+  ['8e03978e-40d5-43dd-bc93-6894a57f9324', '8e03978e-40d5-43dd-bc93-6894a57f9324'],
+  ['"with space, comma; and \\"quotes\\" \\\\"', 'with space, comma; and "quotes" \\'],
+  ['Zm9v/YmFy+==', 'Zm9v/YmFy+=='],
+  ['a', 'a'],
+  [`"${'k'.repeat(255)}"`, 'k'.repeat(255)],
+  ['k'.repeat(255), 'k'.repeat(255)],
+])('%s is the key %s', (header, key) => {
+  expect(readIdempotencyKey(header)).toEqual({ kind: 'given', key });
+});
+
+test.each([
+  '',
+  '""',
+  '"open',
+  '"one", "two"',
+  'two words',
+  '"a";b=c',
+  '"\\a"',
+  'k\u00e9y',
+  'k'.repeat(256),
+])('%j is malformed', (header) => {
+  expect(readIdempotencyKey(header)).toEqual({ kind: 'malformed' });
+});
+
+test('without the header there is no key', () => {
+  expect(readIdempotencyKey(undefined)).toEqual({ kind: 'none' });
+});
+
+function newRefusals(kind: 'stored' | 'in_doubt' = 'stored') {
+  let [nowMs, recorded, counted, dropped] = [0, 0, 0, 0];
+  const refusals = new Refusals({
+    clock: { now: () => new Date(0), monotonicMs: () => nowMs },
+    metrics: { refusedDropped: { inc: () => (dropped += 1) } },
+    commits: {
+      record: () => {
+        recorded += 1;
+        return Promise.resolve(kind === 'stored' ? { kind } : { kind, reason: 'no_answer' });
+      },
+    },
+    overLimit: { add: () => void (counted += 1) },
+  });
+  return {
+    refuse: (times: number) => {
+      const request = { address: '192.0.2.1', status: 401, requestId: 'req_1' } as const;
+      for (let count = 0; count < times; count += 1)
+        refusals.keep(request, () => ({}) as SubmissionRecord);
+    },
+    pass: (milliseconds: number) => (nowMs += milliseconds),
+    counts: () => [recorded, counted],
+    dropped: () => dropped,
+  };
+}
+
+test('refused requests that the database does not take are counted', async () => {
+  const { refuse, counts, dropped } = newRefusals('in_doubt');
+  refuse(3);
+  await Promise.resolve();
+  expect([counts(), dropped()]).toEqual([[3, 3], 3]);
+});
+
+test('a lasting flood is recorded at the bounded rate, and a quiet hour allows only one burst', () => {
+  const { refuse, pass, counts } = newRefusals();
+  refuse(REFUSAL_BURST);
+  for (let second = 0; second < 10; second += 1) {
+    pass(1_000);
+    refuse(1_000);
+  }
+  const recorded = REFUSAL_BURST + 10 * REFUSALS_PER_SECOND;
+  expect(counts()).toEqual([recorded, 10_000 - 10 * REFUSALS_PER_SECOND]);
+  pass(3_600_000);
+  refuse(1_000);
+  expect(counts()[0]).toBe(recorded + REFUSAL_BURST);
+});
+
+test('an outage logs one line at its start and one at its end, at most every ten seconds', () => {
+  let now = 0;
+  const lines: string[] = [];
+  const say = (level: string) => (fields: object, text?: string) =>
+    void lines.push(`${level} ${text} ${JSON.stringify(fields)}`);
+  const log = new OutageLog({
+    clock: { now: () => new Date(now), monotonicMs: () => now },
+    log: { warn: say('warn'), info: say('info') },
+  });
+  const see = (...kinds: ('stored' | 'not_stored' | 'in_doubt' | 'unknown')[]): void =>
+    kinds.forEach((kind) => {
+      log.note(kind === 'stored' ? { kind } : { kind, reason: 'no_answer' });
+    });
+  const away = (result: string): string =>
+    `warn mongodb is away, slow or refuses: requests are not recorded {"result":"${result}","reason":"no_answer"}`;
+  const back = (seconds: number): string =>
+    `info mongodb is back: requests are recorded again {"seconds":${seconds}}`;
+
+  see('stored', 'not_stored', 'in_doubt', 'unknown');
+  now += OUTAGE_LINES_EVERY_MS;
+  see('not_stored', 'stored', 'stored');
+  expect(lines).toEqual([away('not_stored'), back(10)]);
+  see('in_doubt', 'stored', 'in_doubt', 'stored', 'in_doubt');
+  expect(lines.slice(2)).toEqual([away('in_doubt'), back(0)]);
+  now += OUTAGE_LINES_EVERY_MS;
+  see('not_stored');
+  expect(lines.slice(4)).toEqual([away('not_stored')]);
+});
