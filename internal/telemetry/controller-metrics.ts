@@ -81,6 +81,6 @@ export const controllerMetrics = {
     result: ['ended', 'expired', 'failed'],
   }),
   secretEvents: counter('secret_events', 'Warning Events about partner Secrets, by result.', {
-    result: ['created', 'repeated', 'failed', 'held_back'],
+    result: ['created', 'failed', 'held_back'],
   }),
 };
