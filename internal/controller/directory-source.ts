@@ -2,6 +2,7 @@
 import { watch as watchFolder } from 'node:fs';
 import { readFile, readdir, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { parseAllDocuments } from 'yaml';
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
@@ -40,20 +41,18 @@ export function directorySource(path: string, clock: Clock): SecretSource {
   };
 }
 
-interface SeenFile {
-  /** Undefined if it could not be read. */
-  readonly signature: string | undefined;
-  /** Those of the last version that could be read. */
-  readonly secrets: readonly PartnerSecret[] | undefined;
-  readonly fault?: string;
+/** Of a list in which every file could be read. */
+interface Good {
+  readonly secrets: readonly PartnerSecret[];
+  readonly asOf: Date;
+  readonly signatures: readonly string[];
 }
 
 class FollowedFolder implements SecretView {
   readonly everyMs = POLL_EVERY_MS;
   readonly #path: string;
   readonly #clock: Clock;
-  #files: ReadonlyMap<string, SeenFile> = new Map();
-  #asOf = new Date(0);
+  #good: Good = { secrets: [], asOf: new Date(0), signatures: [] };
 
   constructor(path: string, clock: Clock) {
     this.#path = path;
@@ -64,8 +63,18 @@ class FollowedFolder implements SecretView {
     return [];
   }
 
-  /** Keeps a file's last complete version while it is unreadable. */
+  /** Of the whole folder; the last one that was complete while any file cannot be read. */
   async list(): Promise<SecretList> {
+    const faults = new Map<string, string>();
+    const read = await this.#read(faults);
+    const complete = faults.size === 0;
+    if (complete) this.#good = read;
+    const { secrets, asOf } = this.#good;
+    const problems = [...faults].map(([name, fault]) => this.#problem(name, fault));
+    return { secrets, problems, complete, asOf };
+  }
+
+  async #read(faults: Map<string, string>): Promise<Good> {
     const asOf = this.#clock.now();
     let reason = 'it is empty, or not mounted';
     const found = await readdir(this.#path).catch((error: unknown) => {
@@ -73,59 +82,32 @@ class FollowedFolder implements SecretView {
       return [];
     });
     const names = found.filter((name) => /\.(ya?ml|json)$/.test(name)).toSorted();
-    const isThere = names.length > 0;
-    const faults = new Map<string, string>();
-    if (isThere) this.#files = await this.#read(names);
-    else faults.set(basename(this.#path), reason);
-    for (const [name, { fault }] of this.#files) if (fault !== undefined) faults.set(name, fault);
-    if (faults.size === 0) this.#asOf = asOf;
+    if (names.length === 0) faults.set(basename(this.#path), reason);
+    const files = names.map((name) => join(this.#path, name));
+    const signatures = await Promise.all(files.map(signatureOf));
+    if (isDeepStrictEqual(signatures, this.#good.signatures)) return { ...this.#good, asOf };
 
-    const seen = [...this.#files.values()];
-    return {
-      secrets: seen.flatMap(({ secrets }) => secrets ?? []),
-      problems: [...faults].map(([name, fault]) => this.#problem(name, fault)),
-      complete: isThere && seen.every(({ secrets }) => secrets !== undefined),
-      provesGone: ({ uid }) => {
-        // Any file may hold a key that came from another source.
-        const file = /^(.+\.(?:ya?ml|json))#/.exec(uid)?.[1];
-        return isThere && (faults.size === 0 || (file !== undefined && !faults.has(file)));
-      },
-      asOf: this.#asOf,
-    };
-  }
-
-  async #read(names: readonly string[]): Promise<ReadonlyMap<string, SeenFile>> {
-    const signatures = new Map<string, string>();
-    for (const name of names) signatures.set(name, await signatureOf(join(this.#path, name)));
-    const unchanged = (name: string): SeenFile | undefined => {
-      const last = this.#files.get(name);
-      return last?.signature === signatures.get(name) ? last : undefined;
-    };
-    if (names.some((name) => unchanged(name) === undefined)) await pause(QUIET_MS);
-    const files = new Map<string, SeenFile>();
-    for (const [name, signature] of signatures)
-      files.set(name, unchanged(name) ?? (await this.#readFile(name, signature)));
-    return files;
-  }
-
-  async #readFile(name: string, signature: string): Promise<SeenFile> {
-    const file = join(this.#path, name);
-    try {
-      if ((await stat(file)).size > MAX_FILE_BYTES) throw new RangeError('file too large');
-      const secrets = readManifest(name, await readFile(file, 'utf8'));
-      if ((await signatureOf(file)) !== signature) throw new RangeError('it is being written');
-      return { signature, secrets };
-    } catch (error) {
-      const { secrets } = this.#files.get(name) ?? {};
-      return { signature: undefined, secrets, fault: reasonOf(error) };
+    await pause(QUIET_MS);
+    const secrets: PartnerSecret[] = [];
+    for (const [index, file] of files.entries()) {
+      const name = names[index]!;
+      try {
+        if ((await stat(file)).size > MAX_FILE_BYTES) throw new RangeError('file too large');
+        secrets.push(...readManifest(name, await readFile(file, 'utf8')));
+        if ((await signatureOf(file)) !== signatures[index])
+          throw new RangeError('it is being written');
+      } catch (error) {
+        faults.set(name, reasonOf(error));
+      }
     }
+    return { secrets, asOf, signatures };
   }
 
   #problem(name: string, fault: string): Problem {
     return {
       source: { namespace: 'directory', name, uid: join(this.#path, name) },
       code: 'unreadable_file',
-      message: `${name} could not be read as Kubernetes manifests (${fault}); the keys it held stay as they were`,
+      message: `${name} could not be read as Kubernetes manifests (${fault}); until then all keys stay as they were`,
     };
   }
 }
@@ -140,7 +122,6 @@ function readManifest(file: string, text: string): PartnerSecret[] {
     if (value?.kind !== 'Secret' || value.metadata?.labels?.[PARTNER_LABEL] === undefined)
       return [];
     const secret = readSecret(value);
-    // No other file can prove that this key is gone.
     return [{ ...secret, uid: `${file}#${secret.name}` }];
   });
 }
@@ -154,7 +135,7 @@ interface Manifest {
 async function signatureOf(file: string): Promise<string> {
   try {
     const { ino, size, mtimeMs } = await stat(file);
-    return `${ino}:${size}:${mtimeMs}`;
+    return `${file}:${ino}:${size}:${mtimeMs}`;
   } catch (error) {
     return String((error as NodeJS.ErrnoException).code);
   }

@@ -67,7 +67,6 @@ class FollowedNamespace implements SecretView {
       problems:
         this.#fault === undefined ? [] : [{ source, code: 'unreadable_namespace', message }],
       complete,
-      provesGone: () => complete,
       asOf: this.#seenAt,
     });
   }

@@ -4,7 +4,6 @@ import type { EndedKey, StoredKey } from '../partner/key-document.ts';
 import { isTestOwner, ownerName } from '../partner/mode.ts';
 import { shareRoom, KEYS_MAX } from '../partner/key-room.ts';
 import type { Problem, WantedKey } from '../partner/key-secret.ts';
-import type { SecretList } from './secret-source.ts';
 
 /** Of more keys than this, half may end in the window; beyond it a namespace was probably lost. */
 export const ENDED_FREELY = 3;
@@ -25,7 +24,6 @@ export interface Plan {
 
 /** `wanted` and `stored` are by hash. */
 export function planRound(
-  list: Pick<SecretList, 'complete' | 'provesGone'>,
   wanted: ReadonlyMap<string, WantedKey>,
   stored: ReadonlyMap<string, StoredKey>,
   {
@@ -40,26 +38,13 @@ export function planRound(
   },
 ): Plan {
   const all = [...stored.values()];
-  const unsure = new Set(
-    all
-      .filter(({ status, source }) => status === 'inactive' || !list.provesGone(source))
-      .map(({ partnerId }) => partnerId),
-  );
   const next = new Map(stored);
   for (const key of wanted.values()) {
-    const { hash, partnerId, status } = key;
-    const current = stored.get(hash);
+    const current = stored.get(key.hash);
     if (isDeepStrictEqual(current, { ...key, updatedAt: current?.updatedAt })) continue;
-    // An unread Secret may make its partner inactive, or own the same key.
-    const isSafe =
-      list.complete ||
-      (current === undefined
-        ? status === 'inactive' || !unsure.has(partnerId)
-        : status === 'inactive' && partnerId === current.partnerId);
-    if (isSafe) next.set(hash, { ...key, updatedAt: now });
+    next.set(key.hash, { ...key, updatedAt: now });
   }
-  // An unread Secret does not prove that its keys are gone.
-  const gone = all.filter(({ hash, source }) => !wanted.has(hash) && list.provesGone(source));
+  const gone = all.filter(({ hash }) => !wanted.has(hash));
   for (const { hash } of gone) next.delete(hash);
 
   const owners = new Set([...next.values()].map(ownerOf));

@@ -45,7 +45,12 @@ export async function reconcileKeys(
   });
   const now = clock.now();
   const { ended: endedBefore = [] } = document;
-  const plan = planRound(list, wanted, stored, { now, ended: endedBefore, revoked });
+  // What is incomplete changes nothing.
+  const plan = planRound(list.complete ? wanted : stored, stored, {
+    now,
+    ended: endedBefore,
+    revoked,
+  });
   const { keys, put, removed, problems: ofPlan, ended } = plan;
   const isChange = put > 0 || removed.length > 0;
   if (isChange || (list.complete && document.syncedAt === undefined))

@@ -3,7 +3,6 @@ import { z } from 'zod';
 import {
   PARTNER_LABEL,
   STATUS_ANNOTATION,
-  type KeySource,
   type PartnerSecret,
   type Problem,
 } from '../partner/key-secret.ts';
@@ -12,9 +11,8 @@ import { readTerms } from '../partner/key-terms.ts';
 export interface SecretList {
   readonly secrets: readonly PartnerSecret[];
   readonly problems: readonly Problem[];
+  /** Else no key changes. */
   readonly complete: boolean;
-  /** Only a key that is proven gone may be removed. */
-  provesGone(source: KeySource): boolean;
   /** When the list was last current. */
   readonly asOf: Date;
 }

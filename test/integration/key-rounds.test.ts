@@ -75,44 +75,27 @@ const secret = (
 const many = (count: number): PartnerSecret[] =>
   Array.from({ length: count }, (_none, index) => secret(`p${index}`));
 
-/** A list of these Secrets; `unread` is a part of the source that could not be read. */
-const listOf = (secrets: readonly PartnerSecret[], unread?: string): SecretList => ({
+const listOf = (secrets: readonly PartnerSecret[], complete = true): SecretList => ({
   secrets,
   problems: [],
-  complete: unread === undefined,
-  provesGone: ({ namespace }) => namespace !== unread,
+  complete,
   asOf: new Date(),
 });
-const round = async (secrets: readonly PartnerSecret[], unread?: string): Promise<void> => {
-  problems = await reconcileKeys(listOf(secrets, unread), leader);
+const round = async (secrets: readonly PartnerSecret[], complete = true): Promise<void> => {
+  problems = await reconcileKeys(listOf(secrets, complete), leader);
 };
 
 const stored = async (): Promise<string[]> =>
   (await storedKeys(stores.db)).map(({ partnerId, status }) => `${partnerId} ${status}`).toSorted();
 const codes = (): string[] => problems.map(({ code }) => code);
 
-describe('a partial list', () => {
-  test('adds no key of a partner whose status is in an unread part', async () => {
-    const banned = secret('banned');
-    const off = secret('banned', {
-      namespace: 'unread',
-      name: 'off',
-      status: 'inactive',
-      keys: [],
-    });
-    await round([banned, off]);
-    await round([banned, secret('banned', { name: 'more' }), secret('fresh')], 'unread');
-    expect(await stored()).toEqual(['banned inactive', 'fresh active']);
-  });
-
-  test('keeps a key of an unread part until that part is read without it', async () => {
-    const [here, there] = [secret('here'), secret('there', { namespace: 'unread' })];
-    await round([here, there]);
-    await round([here], 'unread');
-    expect(await stored()).toEqual(['here active', 'there active']);
-    await round([here], 'another');
-    expect(await stored()).toEqual(['here active']);
-  });
+test('an incomplete list changes no key', async () => {
+  await round([secret('here'), secret('there')]);
+  const banned = secret('here', { status: 'inactive', keys: [] });
+  await round([banned, secret('fresh')], false);
+  expect(await stored()).toEqual(['here active', 'there active']);
+  await round([banned, secret('fresh')]);
+  expect(await stored()).toEqual(['fresh active']);
 });
 
 describe('a loss of many Secrets', () => {
@@ -267,7 +250,7 @@ test('the last use of a key is listed until the key ends', async () => {
 test('the first complete round sets syncedAt, and only changes and new leaders raise the version', async () => {
   const version = () => store.documents.version();
   const all = many(3);
-  await round(all.slice(1), 'unread');
+  await round(all.slice(1), false);
   expect((await store.documents.read())?.syncedAt).toBeUndefined();
   const seen: (number | undefined)[] = [];
   for (const secrets of [all, all.slice(1), [{ ...all[2]!, status: 'inactive' }]]) {
