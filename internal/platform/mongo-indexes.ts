@@ -1,6 +1,5 @@
-/** Connects to MongoDB in the background, creates missing indexes and verifies all. */
-import { isDeepStrictEqual } from 'node:util';
-import { MongoServerError, type CreateIndexesOptions, type Db, type Document } from 'mongodb';
+/** Connects to MongoDB in the background and creates missing indexes. */
+import { MongoServerError, type CreateIndexesOptions, type Db } from 'mongodb';
 import type { Probe } from './admin-server.ts';
 import { retryUntilDone } from './deadline.ts';
 import { defined } from './defined.ts';
@@ -33,7 +32,7 @@ const REPORT_BUILD_AFTER_MS = 5_000;
 const UNAUTHORIZED = 13;
 const DUPLICATE_KEY = 11_000;
 /** The index exists under another name or definition. */
-const CONFLICTS = [67, 85, 86];
+const CONFLICTS = [85, 86];
 
 /** Safe to run from many processes at once. */
 export async function ensureIndexes(
@@ -42,31 +41,18 @@ export async function ensureIndexes(
   building: (words: string) => void = () => {},
 ): Promise<void> {
   for (const [collection, wanted] of Map.groupBy(definitions, (index) => index.collection)) {
-    const names = wanted.map(({ name }) => name).join(', ');
+    const names = wanted.map(({ name }) => name);
     const report = setTimeout(
-      () => building(`indexes of ${collection} are being built: ${names}`),
+      () => building(`indexes of ${collection} are being built: ${names.join(', ')}`),
       REPORT_BUILD_AFTER_MS,
     );
-    const failure = await createIndexes(db, collection, wanted).catch((error: unknown) => error);
-    clearTimeout(report);
-    // Servers word their refusals differently, so what is there is compared in any case.
-    const listing = db.collection(collection).listIndexes().toArray();
-    const present = await listing.catch((error: unknown): Document[] => {
-      throw forOperator(failure ?? error, `${collection}: indexes ${names}`);
-    });
-    for (const index of wanted) {
-      const found = present.find(({ name }) => name === index.name);
-      if (found === undefined) {
-        const missing = new IndexError(`${collection}: index ${index.name} is missing`);
-        throw forOperator(failure ?? missing, `${collection}: indexes ${names}`);
-      }
-      if (isDeepStrictEqual(definitionOf(found), definitionOf(index))) continue;
-      throw new IndexError(
-        `${collection}: index ${index.name} is not as this version defines it; drop it, and it is made again`,
-      );
+    try {
+      await createIndexes(db, collection, wanted);
+    } catch (error) {
+      throw forOperator(error, collection, names);
+    } finally {
+      clearTimeout(report);
     }
-    // The list also has an index whose build goes on, and may fail.
-    if (failure !== undefined) throw forOperator(failure, `${collection}: indexes ${names}`);
   }
 }
 
@@ -83,28 +69,25 @@ async function createIndexes(
   await db.collection(collection).createIndexes(indexes, patient);
 }
 
-function definitionOf(index: Document): unknown[] {
-  const { key, unique, sparse, partialFilterExpression, expireAfterSeconds } = index;
-  // The order of keys is part of an index.
-  const keys = Object.entries(key as object);
-  const seconds = Number(expireAfterSeconds ?? -1);
-  return [keys, unique === true, sparse === true, partialFilterExpression, seconds];
-}
-
-function forOperator(error: unknown, what: string): unknown {
+function forOperator(error: unknown, collection: string, names: readonly string[]): unknown {
   if (!(error instanceof MongoServerError)) return error;
-  if (error.code === UNAUTHORIZED) {
+  const { code, message } = error;
+  const all = `${collection}: indexes ${names.join(', ')}`;
+  if (code === UNAUTHORIZED) {
     return new IndexError(
-      `${what}: the user of MONGODB_URI has no right to list or create them; give it readWrite`,
+      `${all}: the user of MONGODB_URI has no right to create them; give it readWrite`,
     );
   }
-  if (CONFLICTS.includes(Number(error.code))) {
+  if (CONFLICTS.includes(Number(code))) {
+    const [first = all] = names
+      .filter((name) => new RegExp(`\\b${name}\\b`).test(message))
+      .map((name) => `${collection}: index ${name}`);
     return new IndexError(
-      `${what}: one of them exists under another name or definition; drop that one`,
+      `${first} exists under another name or definition; drop it, and it is made again`,
     );
   }
-  if (error.code === DUPLICATE_KEY) {
-    return new IndexError(`${what}: documents that are there already have the same unique key`);
+  if (code === DUPLICATE_KEY) {
+    return new IndexError(`${all}: documents that are there already have the same unique key`);
   }
   return error;
 }

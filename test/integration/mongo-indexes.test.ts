@@ -49,7 +49,7 @@ test('an index with another filter is reported, and is right once it is dropped'
   await ensureIndexes(db, [{ ...DUE, ...other }]);
   const ensuring = makeFirstContact(db, [DUE], log);
   const words =
-    'things: index things_due is not as this version defines it; drop it, and it is made again';
+    'things: index things_due exists under another name or definition; drop it, and it is made again';
   await eventually('the fault', () => ensuring.faults()[0] === words);
   await db.collection('things').dropIndex('things_due');
   await ensuring.whenDone;
@@ -67,7 +67,7 @@ test.each([
     'createIndexes',
     85,
     'IndexOptionsConflict',
-    /^things: indexes things_due: one of them exists under another name/,
+    /^things: indexes things_due exists under another name/,
   ],
 ])('%s answered with %d is reported as %s', async (command, code, codeName, words) => {
   set.refuse(command, { code, codeName });
