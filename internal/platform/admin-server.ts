@@ -1,12 +1,11 @@
 /** The HTTP server for operators: `/livez`, `/readyz`, `/metrics` and documents. */
-import { createServer } from 'node:http';
 import type { AddressInfo, Server } from 'node:net';
 import { networkInterfaces } from 'node:os';
+import { fastify, type FastifyError, type FastifyReply } from 'fastify';
 import type { Registry } from 'prom-client';
 import type { Found } from './config.ts';
-import { withDeadline } from './deadline.ts';
 
-/** A slower answer becomes 500, so that probes never pile up. */
+/** A slower answer becomes an error, so that probes never pile up. */
 const ANSWER_DEADLINE_MS = 3_000;
 
 /** The faults; empty when all is well. */
@@ -26,63 +25,42 @@ interface Options {
   readonly documents: Readonly<Record<string, object>>;
 }
 
-type Answer = readonly [status: number, type: string, text: string];
-
 export async function allOf(checks: readonly Probe[]): Promise<readonly string[]> {
   return [...new Set((await Promise.all(checks.map(async (check) => check()))).flat())];
 }
 
-function json(status: number, body: object): Answer {
-  return [status, 'application/json', JSON.stringify(body)];
-}
-
-function health(faults: readonly string[], more: object = {}): Answer {
+function sendHealth(reply: FastifyReply, faults: readonly string[], more: object = {}): void {
   const ok = faults.length === 0;
-  return json(ok ? 200 : 503, { ok, faults, ...more });
+  reply.code(ok ? 200 : 503).send({ ok, faults, ...more });
 }
 
 /** Rejects when the address is not available. */
 export async function startAdminServer(options: Options) {
   const { live, ready, registry, documents } = options;
-  const routes: Record<string, () => Promise<Answer>> = {
-    '/livez': async () => health(await allOf(live)),
-    '/readyz': async () => {
-      const [faults, warnings] = await Promise.all([allOf(ready), allOf(options.warnings)]);
-      const files = faults.length + warnings.length > 0 ? options.files : undefined;
-      return health(faults, { warnings, files });
-    },
-    '/metrics': async () => [200, registry.contentType, await registry.metrics()],
-  };
-  for (const [path, document] of Object.entries(documents))
-    routes[path] = () => Promise.resolve(json(200, document));
-  const server = createServer((request, response) => {
-    const path = (request.url ?? '').split('?')[0] ?? '';
-    const isHead = request.method === 'HEAD';
-    const route = isHead || request.method === 'GET' ? routes[path] : undefined;
-    const unknown = json(404, { error: `not found; try ${Object.keys(routes).join(', ')}` });
-    const late = json(500, { error: `${path} could not be answered in time` });
-    const answer = route?.() ?? Promise.resolve(unknown);
-    void withDeadline(answer, ANSWER_DEADLINE_MS, path)
-      .catch(() => late)
-      .then(([status, type, text]) =>
-        response.writeHead(status, { 'content-type': type }).end(isHead ? undefined : text),
-      );
+  const app = fastify({ forceCloseConnections: true, handlerTimeout: ANSWER_DEADLINE_MS });
+  app.get('/livez', async (_request, reply) => {
+    sendHealth(reply, await allOf(live));
+    return reply;
   });
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(options.port, listenHost(options.host), () => {
-      server.off('error', reject);
-      resolve();
-    });
+  app.get('/readyz', async (_request, reply) => {
+    const [faults, warnings] = await Promise.all([allOf(ready), allOf(options.warnings)]);
+    const files = faults.length + warnings.length > 0 ? options.files : undefined;
+    sendHealth(reply, faults, { warnings, files });
+    return reply;
   });
-  return {
-    url: urlOf(server),
-    close: () =>
-      new Promise<void>((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
-  };
+  app.get('/metrics', async (_request, reply) =>
+    reply.type(registry.contentType).send(await registry.metrics()),
+  );
+  for (const [path, document] of Object.entries(documents)) app.get(path, () => document);
+  const paths = ['/livez', '/readyz', '/metrics', ...Object.keys(documents)].join(', ');
+  app.setNotFoundHandler((_request, reply) =>
+    reply.code(404).send({ error: `not found; try ${paths}` }),
+  );
+  app.setErrorHandler(({ statusCode = 500 }: FastifyError, { url }, reply) =>
+    reply.code(statusCode).send({ error: `${url} could not be answered in time` }),
+  );
+  await app.listen({ host: listenHost(options.host), port: options.port });
+  return { url: urlOf(app.server), close: () => app.close() };
 }
 
 /** `::` takes IPv4 too; a kernel without IPv6 would refuse it. */
