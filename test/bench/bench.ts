@@ -1,12 +1,17 @@
 /**
  * `make bench`: how fast we accept and how fast we work off, against straightforward
- * implementations. `OF=scale`: what 1, 2 and 4 processes of ours cost each part. `OF=latency`: how long
- * answers take at fixed rates.
+ * implementations. `FROM=commit`: how fast that version accepts and we do. `OF=scale`: what 1, 2 and 4
+ * processes of ours cost each part. `OF=latency`: how long answers take at fixed rates.
  *
  * Only ratios and processor times of one run mean anything: the machine's speed varies, and load
  * generator, database and server share it.
  */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { run } from '../../tools/program.ts';
+import { versionAt } from '../upgrade/versions.ts';
 import { drain, type WorkerName } from './drain.ts';
 import { compareLatencies } from './latency.ts';
 import { load, startProgram, type Server } from './load.ts';
@@ -16,6 +21,7 @@ import { compare, type Setting } from './rounds.ts';
 const { values: flags } = parseArgs({
   options: {
     of: { type: 'string', default: 'rivals' },
+    from: { type: 'string', default: '' },
     rounds: { type: 'string', default: '3' },
     seconds: { type: 'string', default: '5' },
     connections: { type: 'string', default: '1,64,256' },
@@ -56,6 +62,19 @@ async function rivals(bench: Bench): Promise<Contender[]> {
   }));
 }
 
+/** Another version of ours, from its own controller on. */
+async function versions(bench: Bench): Promise<Contender[]> {
+  const folder = await mkdtemp(join(tmpdir(), 'bench-from-'));
+  bench.closeLater(() => rm(folder, { recursive: true }));
+  await versionAt(flags.from, folder);
+  await run('npm', ['run', '-s', 'build'], { cwd: folder });
+  await bench.start('controller', folder);
+  return [
+    { name: flags.from, servers: [serverOf(await bench.start('ingest', folder))] },
+    { name: 'ours', servers: [serverOf(await bench.start('ingest'))] },
+  ];
+}
+
 async function scale(bench: Bench): Promise<Contender[]> {
   const servers: Server[] = [];
   while (servers.length < Math.max(...COUNTS)) servers.push(serverOf(await bench.start('ingest')));
@@ -83,7 +102,8 @@ await withBench(async (bench) => {
       json: flags.json,
     });
   }
-  const contenders = await (flags.of === 'scale' ? scale : rivals)(bench);
+  const contendersOf = flags.from !== '' ? versions : flags.of === 'scale' ? scale : rivals;
+  const contenders = await contendersOf(bench);
   for (const connections of connectionCounts) {
     const wanted = { key: bench.key, connections, seconds: Number(flags.seconds) };
     const settings = contenders.map(({ name, servers }) => ({
@@ -93,5 +113,5 @@ await withBench(async (bench) => {
     }));
     await compare('request', settings, plan);
   }
-  if (flags.drain !== '0') await compare('application', drains(bench), plan);
+  if (flags.drain !== '0' && flags.from === '') await compare('application', drains(bench), plan);
 });

@@ -9,6 +9,7 @@ import { startService, type ServiceProcess } from '../../deploy/local/processes.
 import { startMongo, startRedis } from '../../deploy/local/stores.ts';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
+import { defined } from '../../internal/platform/defined.ts';
 import { imageEnvironment } from '../support/image.ts';
 import { checkLoadGenerator } from './load.ts';
 
@@ -17,8 +18,8 @@ export interface Bench {
   readonly key: string;
   readonly mongoUrl: string;
   readonly redisUrl: string;
-  /** Starts a process and waits until it is ready. */
-  start(name: 'controller' | 'ingest'): Promise<ServiceProcess>;
+  /** Starts a process of ours or of the version in `project`, and waits until it is ready. */
+  start(name: 'controller' | 'ingest', project?: string): Promise<ServiceProcess>;
   closeLater(close: () => Promise<unknown>): void;
 }
 
@@ -57,8 +58,14 @@ export async function withBench(measure: (bench: Bench) => Promise<void>): Promi
       mongoUrl: mongo.url,
       redisUrl: redis.url,
       closeLater: (close) => void opened.push(close),
-      async start(name) {
-        const service = await startService(name, environment, { compiled: true });
+      async start(name, project) {
+        // Another version may have other indexes.
+        const other = { MONGODB_DATABASE: 'bench_other', REDIS_URL: `${redis.url}/1` };
+        const service = await startService(
+          name,
+          { ...environment, ...(project === undefined ? {} : other) },
+          { compiled: true, ...defined({ project }) },
+        );
         opened.push(() => service.stop());
         await service.ready();
         return service;

@@ -20,14 +20,18 @@ export interface Break {
 
 export const breaks = parse(read('test/upgrade/breaks.yaml')) as Readonly<Record<string, Break>>;
 
-/** The version of the commit in `base`; it shares our packages if its lock file is the same. */
-export async function baseVersion(parent: string): Promise<Version> {
-  const folder = join(parent, 'base');
-  await sourceOf(await baseCommit(), folder);
+export const baseVersion = async (parent: string): Promise<Version> => ({
+  name: 'base',
+  folder: await versionAt(await baseCommit(), join(parent, 'base')),
+});
+
+/** Resolves to `folder`, with a commit that shares our packages if its lock file is the same. */
+export async function versionAt(commit: string, folder: string): Promise<string> {
+  await sourceOf(commit, folder);
   const lock = (place: string): Promise<string> => readFile(join(place, LOCK), 'utf8');
   if ((await lock(folder)) === (await lock(ROOT))) await sharePackages(folder);
   else await run('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: folder });
-  return { name: 'base', folder };
+  return folder;
 }
 
 /** Copies the working tree, with a deliberate break if one is asked for. */
