@@ -1,6 +1,8 @@
 /** Derives the recorded and the rate-limited address of a client. */
 import { expect, test } from '@jest/globals';
-import { addressOf } from './client-address.ts';
+import { hopReader } from './client-address.ts';
+
+const readHop = hopReader(() => false);
 
 test.each([
   ['192.0.2.1', '192.0.2.1', '192.0.2.1'],
@@ -13,7 +15,7 @@ test.each([
   ['fe80::1%eth0', 'fe80::1', 'fe80::'],
   ['64:ff9b::192.0.2.1', '64:ff9b::c000:201', '192.0.2.1'],
 ])('%s is %s, limited as %s', (written, ip, limitKey) => {
-  expect(addressOf(written)).toEqual({ ip, limitKey });
+  expect(readHop(written)?.client).toEqual({ ip, limitKey });
 });
 
 test.each([
@@ -25,4 +27,4 @@ test.each([
   'fe80::%%',
   '0.0.0.0',
   'ff02::1',
-])('%j is no address of a client', (written) => expect(addressOf(written)).toBeUndefined());
+])('%j is no address of a client', (written) => expect(readHop(written)).toBeUndefined());

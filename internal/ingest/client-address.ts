@@ -3,9 +3,6 @@ import type { IncomingMessage } from 'node:http';
 import ipaddr from 'ipaddr.js';
 import { readAddress, type AddressTest } from '../platform/networks.ts';
 
-/** Each may keep the header that named it in memory. */
-const KNOWN_HOPS = 200;
-
 export interface ClientAddress {
   /** IPv4 in its short form, even if mapped into IPv6. */
   readonly ip: string;
@@ -15,14 +12,6 @@ export interface ClientAddress {
 const SUBNET_BITS = 64;
 const IPV4_AT_BYTE = 12;
 const nobodys: ReadonlySet<string> = new Set(['unspecified', 'broadcast', 'multicast']);
-
-/** Undefined for what cannot be the address of a client. */
-export function addressOf(text: string): ClientAddress | undefined {
-  const address = readAddress(text);
-  if (address === undefined || nobodys.has(address.range())) return undefined;
-  const ip = address.toString();
-  return { ip, limitKey: address instanceof ipaddr.IPv6 ? limitKeyOf(address) : ip };
-}
 
 /**
  * A client owns at least a /64 of IPv6. NAT64 (RFC 6052) maps all of IPv4 into `64:ff9b::/96`, so
@@ -45,16 +34,14 @@ export type ClientHeader = 'X-Forwarded-For' | 'Forwarded';
 
 export type ReadHop = (text: string) => Hop | undefined;
 
-/** Remembers what it read, because most requests name the same few proxies and clients. */
+/** Undefined for what cannot be the address of a client. */
 export function hopReader(isProxy: AddressTest): ReadHop {
-  const known = new Map<string, Hop | undefined>();
   return (text) => {
-    if (!known.has(text)) {
-      if (known.size >= KNOWN_HOPS) known.clear();
-      const client = addressOf(text);
-      known.set(text, client && { client, isProxy: isProxy(client.ip) });
-    }
-    return known.get(text);
+    const address = readAddress(text);
+    if (address === undefined || nobodys.has(address.range())) return undefined;
+    const ip = address.toString();
+    const limitKey = address instanceof ipaddr.IPv6 ? limitKeyOf(address) : ip;
+    return { client: { ip, limitKey }, isProxy: isProxy(address) };
   };
 }
 

@@ -13,6 +13,8 @@ type Network = readonly [Address, number];
  * dropped. Undefined for everything else, short forms such as `10.1` too.
  */
 export function readAddress(text: string): Address | undefined {
+  // Most need no more.
+  if (isIP(text) === 4) return ipaddr.IPv4.parse(text);
   const [, bracketed, dotted] =
     /^(?:\[([^\]]+)\]|(\d+(?:\.\d+){3}))(?::(?:\d{1,5}|_[\w.-]+))?$/.exec(text) ?? [];
   const address = (bracketed ?? dotted ?? text).replace(/%[\w.-]+$/, '');
@@ -43,12 +45,14 @@ export function isLoopback(host: string): boolean {
   );
 }
 
-export type AddressTest = (address: string) => boolean;
+/** Takes a text or what `readAddress` made of it. */
+export type AddressTest = (address: string | Address) => boolean;
 
 export function addressTest(networks: readonly string[]): AddressTest {
   const parsed = networks.map(parse).filter((network) => network !== undefined);
-  return (text) => {
-    const address = parsed.length === 0 ? undefined : readAddress(text);
+  return (given) => {
+    if (parsed.length === 0) return false;
+    const address = typeof given === 'string' ? readAddress(given) : given;
     return address !== undefined && parsed.some((network) => holds(network, address));
   };
 }
