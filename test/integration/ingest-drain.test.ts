@@ -1,11 +1,11 @@
 /** Signals, exit codes and failed starts of ingest. */
 import { describe, expect, test } from '@jest/globals';
-import { Agent } from 'node:http';
+import { Agent, request } from 'node:http';
 import { createServer } from 'node:net';
 import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
 import { pause } from '../../internal/platform/deadline.ts';
 import { bodies, expectAnswer, head, openRaw, type RawConnection } from '../support/ingest.ts';
-import { send } from '../support/http.ts';
+import { INGEST_PATH, send } from '../support/http.ts';
 import { listen } from '../support/listen.ts';
 import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { eventually } from '../support/wait.ts';
@@ -115,6 +115,32 @@ test.each([
     const told = ingest.lines.filter((line) => line.includes('withdrawal abandoned'));
     expect(told).toEqual(back ? [] : [expect.stringContaining(id)]);
     expect((await world.record(id))?.state).toBe('withdrawn');
+  } finally {
+    await set.close();
+  }
+});
+
+test('with LOG_ACCEPTS, a record is logged although its client left before the answer', async () => {
+  const set = await startReplicaSet(world.stores.mongodbUri);
+  try {
+    const environment = { MONGODB_URI: (await set.door()).url, LOG_ACCEPTS: 'true' };
+    const ingest = await world.spawn('ingest', { ...environment, ACCEPT_TIMEOUT_MS: '10000' });
+    set.stallMajority();
+    const headers = { authorization: `Bearer ${world.key}`, 'user-agent': 'leaves' };
+    const leaving = request(`${ingest.url}${INGEST_PATH}`, { method: 'POST', headers });
+    leaving.on('error', () => {}).end('{"a":1}');
+    const [record] = await eventually('its record', async () => {
+      const found = await world.records({ userAgent: 'leaves' });
+      return found.length > 0 && found;
+    });
+    leaving.destroy();
+    set.resumeMajority();
+    const line = await eventually('its line', () =>
+      ingest.lines.find((one) => one.includes(record!._id)),
+    );
+    const told = { msg: 'recorded', request_id: record!._id, partner: 'demo', status: 202 };
+    expect(JSON.parse(line)).toMatchObject({ ...told, body_sha256: record!.bodySha256 });
+    expect(await ingest.stop()).toBe(0);
   } finally {
     await set.close();
   }
