@@ -25,7 +25,8 @@ export interface ReadBody {
 }
 
 const NOTHING = Buffer.alloc(0);
-const GATHER_BYTES = 1_024;
+/** Bodies up to this weigh less than their requests, whose number is bound, and are not counted. */
+const SMALL_BYTES = 1_024;
 
 /**
  * Collects a body before it is known to be wanted, because Node would keep its pieces as objects:
@@ -77,7 +78,7 @@ export class IncomingBody {
 
   belongTo(partnerId: string): void {
     this.#owner = [partnerId, this.#owner[1]];
-    if (this.#bytes.length > 0) this.#memory.hold(this, this.#owner, this.#bytes.length);
+    this.#hold(this.#bytes.length);
   }
 
   /** The caller counts the bytes from now on. */
@@ -179,7 +180,7 @@ export class IncomingBody {
     if (part.length === 0) return;
     const kept = this.#kept + part.length;
     if (this.#kept === 0) {
-      this.#memory.hold(this, this.#owner, part.length);
+      this.#hold(part.length);
       if (this.#gaveWay) return;
       // Most bodies come in one piece, which is not copied.
       this.#bytes = part;
@@ -190,9 +191,13 @@ export class IncomingBody {
     this.#kept = kept;
   }
 
+  #hold(bytes: number): void {
+    if (bytes > SMALL_BYTES) this.#memory.hold(this, this.#owner, bytes);
+  }
+
   #grow(kept: number): boolean {
-    const size = Math.min(MAX_BODY_BYTES, Math.max(GATHER_BYTES, 2 * this.#bytes.length, kept));
-    this.#memory.hold(this, this.#owner, size);
+    const size = Math.min(MAX_BODY_BYTES, Math.max(SMALL_BYTES, 2 * this.#bytes.length, kept));
+    this.#hold(size);
     if (this.#gaveWay) return false;
     // Node's pool would keep a whole slab for a slow body.
     const grown = Buffer.allocUnsafeSlow(size);
