@@ -1,11 +1,17 @@
 /** An Ingress and an HTTPRoute of the chart, with TLS, through a real ingress controller. */
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import { connect } from 'node:http2';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { Agent, request } from 'node:https';
+import { join } from 'node:path';
+import { newApiKey } from '../../internal/partner/api-key.ts';
+import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';
+import { endOf } from '../../tools/program.ts';
+import { ROOT } from '../../tools/root.ts';
 import { INGEST_PATH, send } from '../support/http.ts';
 import { requestIdOf } from '../support/world.ts';
+import { FOLDER } from './cluster.ts';
 import { connectionTo, GATEWAY_HOST, INGRESS_HOST, type Ingress } from './ingress.ts';
 import { chartArgs, valuesFor } from './release.ts';
 import { openWorld, step, type World } from './world.ts';
@@ -114,4 +120,43 @@ step('partners may speak HTTP/2 to the controller', async () => {
     expect([url, status]).toEqual([url, 202]);
     session.destroy();
   }
+});
+
+step('every ending of a test key comes through the controller as promised', async () => {
+  const key = newApiKey({ test: true });
+  await world.applyPartner('certify', [key], 'active', { [MODE_ANNOTATION]: 'test' });
+  await world.answers(key, 202);
+  const resolver = join(FOLDER, 'resolver.mjs');
+  const found = `options.all ? done(null, [{ address, family: 4 }]) : done(null, address, 4)`;
+  writeFileSync(
+    resolver,
+    `import dns from 'node:dns';
+const address = '${ingress.address}';
+dns.lookup = (_name, options, done) => ${found};
+`,
+  );
+  const env = {
+    API_KEY: key,
+    NODE_EXTRA_CA_CERTS: ingress.caFile,
+    NODE_OPTIONS: `--import=${resolver}`,
+  };
+  const runs = world.urls.map((url) =>
+    endOf(process.execPath, [`${ROOT}docs/certify.mjs`], {
+      env: { ...env, BASE_URL: `${url}/api/v1` },
+    }),
+  );
+  for (const { code, out, err } of await Promise.all(runs))
+    expect({
+      code,
+      err,
+      rows: out
+        .trim()
+        .split('\n')
+        .filter((row) => !row.endsWith('  ok')),
+    }).toEqual({
+      code: 0,
+      err: '',
+      rows: [expect.stringMatching(/^0 of \d+ rows differ$/)],
+    });
+  await world.deletePartner('certify');
 });

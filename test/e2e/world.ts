@@ -43,7 +43,12 @@ export interface World extends Shared {
     headers?: Readonly<Record<string, string>>,
   ): Promise<Answer>;
   /** Applies the Secret `partner-<partner>` with these keys. */
-  applyPartner(partner: string, keys: readonly string[], status?: string): Promise<void>;
+  applyPartner(
+    partner: string,
+    keys: readonly string[],
+    status?: string,
+    annotations?: Readonly<Record<string, string>>,
+  ): Promise<void>;
   deletePartner(partner: string): Promise<void>;
   /** Waits until every pod answers this key with `status`. */
   answers(key: string, status: number, timeoutMs?: number): Promise<void>;
@@ -108,7 +113,7 @@ export async function openWorld(): Promise<World> {
     connection,
     post: (key, body, url = urls[0] ?? '', headers = {}) =>
       send(url, { ...agent, ...(key === undefined ? {} : { key }), body, headers }),
-    applyPartner: (partner, keys, status) =>
+    applyPartner: (partner, keys, status = 'active', annotations = {}) =>
       kubectl.apply({
         apiVersion: 'v1',
         kind: 'Secret',
@@ -116,7 +121,7 @@ export async function openWorld(): Promise<World> {
           name: `partner-${partner}`,
           namespace: release.keysNamespace,
           labels: { [PARTNER_LABEL]: partner },
-          annotations: { [STATUS_ANNOTATION]: status ?? 'active' },
+          annotations: { [STATUS_ANNOTATION]: status, ...annotations },
         },
         // `kubectl apply` removes entries of `data` only (docs/install.md).
         data: Object.fromEntries(

@@ -18,6 +18,7 @@ const NEEDS = {
   Java: /testSample\('Java'/,
   Prometheus: /local\/prometheus\.ts'/,
   schemathesis: /support\/schemathesis\.ts'/,
+  HAProxy: /installHaproxy/,
   Helm: /support\/(chart|cluster|keys-world)\.ts'|\.\/rules\.ts'/,
   Chromium: /support\/browser\.ts'/,
   'API server': /support\/(cluster|keys-world)\.ts'|TEST_KUBECONFIG/,

@@ -10,6 +10,7 @@ import { styleText } from 'node:util';
 import { ROOT } from '../../tools/root.ts';
 import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
 import { installStores } from '../../deploy/local/stores.ts';
+import { debianObstacle, installHaproxy } from '../../deploy/local/stores/install.ts';
 import { findProgram, succeeds } from '../../deploy/local/stores/process.ts';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { goProgram } from '../../tools/go-program.ts';
@@ -47,6 +48,7 @@ const PREPARE: Readonly<Record<Need | 'cluster', Prepare>> = {
   Java: () => answers('java', ['--version']),
   Prometheus: async (log) => void (await prometheusPrograms(log)),
   schemathesis: async (log) => void (await findSchemathesis(log)),
+  HAProxy: async (log) => (await debianObstacle(false)) ?? void (await installHaproxy(log)),
   Helm: async (log) => void (await goProgram('helm', log)),
   Chromium: installBrowser,
   'API server': async () => variable('TEST_KUBECONFIG'),
