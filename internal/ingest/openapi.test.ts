@@ -1,6 +1,8 @@
 /** The OpenAPI document passes a linter and says what the code does, as the contract page. */
 import { expect, test } from '@jest/globals';
 import { createConfig, lintFromString } from '@redocly/openapi-core';
+import { Spectral, type RulesetDefinition } from '@stoplight/spectral-core';
+import { oas } from '@stoplight/spectral-rulesets';
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { ROOT } from '../../tools/root.ts';
@@ -83,16 +85,21 @@ const known = Object.entries({
 const set = (texts: readonly string[]): string[] => [...new Set(texts)].toSorted();
 
 test.each([true, false])(
-  'a linter finds no fault in the document (look-ups: %s)',
+  'Redocly and Spectral find no fault in the document (look-ups: %s)',
   async (statusEndpoint) => {
+    const source = JSON.stringify(openApiDocument({ ...settings, statusEndpoint }));
     const faults = await lintFromString({
-      source: JSON.stringify(openApiDocument({ ...settings, statusEndpoint })),
+      source,
       absoluteRef: 'openapi.json',
       config: await createConfig({ extends: ['recommended-strict'] }),
     });
     expect(
       faults.map(({ ruleId, message, location }) => [ruleId, message, location[0]?.pointer]),
     ).toEqual([]);
+    const spectral = new Spectral();
+    spectral.setRuleset(oas as RulesetDefinition);
+    const found = await spectral.run(source);
+    expect(found.map(({ code, message, path }) => [code, message, path.join('/')])).toEqual([]);
   },
 );
 
