@@ -1,4 +1,4 @@
-/** The sample for partners in curl (docs/samples.md). */
+/** The samples for partners in curl (docs/samples.md). */
 import { testSample } from '../support/samples.ts';
 
-testSample('curl', 'submit.sh', 'sh');
+testSample('curl', ['submit.sh', 'list.sh'], 'sh');

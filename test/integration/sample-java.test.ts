@@ -1,4 +1,4 @@
-/** The sample for partners in Java (docs/samples.md). */
+/** The samples for partners in Java (docs/samples.md). */
 import { testSample } from '../support/samples.ts';
 
-testSample('Java', 'Submit.java', 'java');
+testSample('Java', ['Submit.java', 'ListAll.java'], 'java');

@@ -1,4 +1,4 @@
-/** The sample for partners in Node (docs/samples.md). */
+/** The samples for partners in Node (docs/samples.md). */
 import { testSample } from '../support/samples.ts';
 
-testSample('Node', 'submit.mjs', 'node');
+testSample('Node', ['submit.mjs', 'list.mjs'], 'node');

@@ -1,4 +1,4 @@
-/** The sample for partners in Python (docs/samples.md). */
+/** The samples for partners in Python (docs/samples.md). */
 import { testSample } from '../support/samples.ts';
 
-testSample('Python', 'submit.py', 'python3');
+testSample('Python', ['submit.py', 'list.py'], 'python3');

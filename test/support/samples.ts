@@ -1,44 +1,57 @@
-/** Runs the samples of docs/samples.md as printed, through a connection that loses an answer. */
+/** Runs the samples of docs/samples.md as printed; endings of a test key certify them. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { newApiKey } from '../../internal/partner/api-key.ts';
+import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
 import { endOf, type Ended } from '../../tools/program.ts';
 import { send } from './http.ts';
 import { listen } from './listen.ts';
 import { read } from './pages.ts';
-import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts';
 import { HANG_MS } from './wait.ts';
-import { NO_REDIS, newApplication, openWorld, type InProcess, type World } from './world.ts';
+import {
+  NO_REDIS,
+  newApplication,
+  openWorld,
+  requestIdOf,
+  type InProcess,
+  type World,
+} from './world.ts';
 
 const MAX_LINES = 40;
-const ACCEPT_TIMEOUT_MS = 1_000;
 /** Longer than the first wait of a sample, so that its second try is one too many. */
 const WINDOW_SECONDS = 5;
+/** Makes more than one page of the list. */
+const MORE_THAN_A_PAGE = 101;
 
-/** The block below the heading `language`. */
-function blockOf(language: string): string {
-  const section = read('docs/samples.md').split(`\n## ${language}\n`)[1] ?? '';
-  return /^```\w+\n([^]*?)\n```$/m.exec(section)?.[1] ?? '';
+/** The blocks below the heading `language`: one submits, one lists. */
+function blocksOf(language: string): string[] {
+  const section = read('docs/samples.md').split(`\n## ${language}\n`)[1]?.split('\n## ')[0] ?? '';
+  return [...section.matchAll(/^```\w+\n([^]*?)\n```$/gm)].map(([, code = '']) => code);
 }
 
-/** `program` runs `file`, which holds the block below `language`. */
-export function testSample(language: string, file: string, program: string): void {
-  const code = blockOf(language);
+/** `program` runs the two files, which hold the blocks below `language`. */
+export function testSample(
+  language: string,
+  [submitFile, listFile]: readonly [string, string],
+  program: string,
+): void {
+  const [submitCode = '', listCode = ''] = blocksOf(language);
+  const testKey = newApiKey({ test: true });
+  const sent: string[] = [];
   let world: World;
-  let database: TcpProxy;
   let ingest: InProcess;
   let limited: InProcess;
   let folder: string;
 
   beforeAll(async () => {
-    world = await openWorld();
-    database = await startTcpProxy(world.stores.mongodbUri);
-    ingest = await world.start('ingest', {
-      MONGODB_URI: database.url,
-      ACCEPT_TIMEOUT_MS: String(ACCEPT_TIMEOUT_MS),
+    const annotations = { [MODE_ANNOTATION]: 'test' };
+    world = await openWorld({
+      partners: [{ partner: 'demo', name: 'tests', keys: [testKey], annotations }],
     });
+    ingest = await world.start('ingest');
     limited = await world.start('ingest', {
       // Without Redis there is one count; a slow Redis would switch between two.
       REDIS_URL: NO_REDIS,
@@ -46,11 +59,11 @@ export function testSample(language: string, file: string, program: string): voi
       RATE_LIMIT_WINDOW_SECONDS: String(WINDOW_SECONDS),
     });
     folder = mkdtempSync(join(tmpdir(), 'sample-'));
-    writeFileSync(join(folder, file), code);
+    writeFileSync(join(folder, submitFile), submitCode);
+    writeFileSync(join(folder, listFile), listCode);
   });
   afterAll(async () => {
     await world.close();
-    await database.close();
     rmSync(folder, { recursive: true });
   });
 
@@ -59,6 +72,7 @@ export function testSample(language: string, file: string, program: string): voi
     body: string,
     key: string,
     apiKey = world.key,
+    file = submitFile,
   ): Promise<Ended> {
     const path = join(folder, `${key}.json`);
     writeFileSync(path, body);
@@ -71,27 +85,20 @@ export function testSample(language: string, file: string, program: string): voi
   }
 
   /**
-   * Runs the sample; with `loses` the first 202 is lost. Expects one record and its printed id.
+   * Runs the sample with a test key. Expects one record, found by the key, and its printed id.
    * Returns the status of each try.
    */
-  async function throughTheLine(
-    to: InProcess,
-    key: string,
-    options: { readonly loses: boolean; readonly onAnswer?: (status: number) => void },
-  ): Promise<readonly (number | 'lost')[]> {
-    const tries: { readonly sent: string; readonly met: number | 'lost' }[] = [];
+  async function throughTheLine(to: InProcess, ein: string): Promise<readonly (number | 'none')[]> {
+    const tries: { readonly sent: string; readonly met: number | 'none' }[] = [];
     const pass = async (incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> => {
       const parts: Buffer[] = [];
       for await (const part of incoming) parts.push(part as Buffer);
       const body = Buffer.concat(parts).toString();
-      const { authorization = '', 'idempotency-key': sent } = incoming.headers;
-      const headers = { authorization, 'idempotency-key': String(sent) };
-      const answer = await send(to.url, { body, headers });
-      const lost =
-        options.loses && answer.status === 202 && tries.every(({ met }) => met !== 'lost');
-      tries.push({ sent: `${String(sent)} ${body}`, met: lost ? 'lost' : answer.status });
-      options.onAnswer?.(answer.status);
-      if (lost) incoming.socket.destroy();
+      const { authorization = '', 'idempotency-key': key } = incoming.headers;
+      const headers = { authorization, 'idempotency-key': String(key) };
+      const answer = await send(to.url, { body, headers }).catch(() => undefined);
+      tries.push({ sent: `${String(key)} ${body}`, met: answer?.status ?? 'none' });
+      if (answer === undefined) incoming.socket.destroy();
       else outgoing.writeHead(answer.status, answer.headers).end(answer.text);
     };
     const line = createServer((incoming, outgoing) => {
@@ -99,16 +106,21 @@ export function testSample(language: string, file: string, program: string): voi
     });
     const port = await listen(line);
     try {
-      const body = JSON.stringify(newApplication());
-      const { code: exit, out } = await run(`http://127.0.0.1:${port}`, body, key);
+      const key = `key-of-${ein}`;
+      const body = JSON.stringify({ ...newApplication(), ein });
+      const { code: exit, out } = await run(`http://127.0.0.1:${port}`, body, key, testKey);
       expect(exit).toBe(0);
-      expect(new Set(tries.map(({ sent }) => sent)).size).toBe(1);
-      expect(tries[0]?.sent).toContain(body);
+      expect(new Set(tries.map((each) => each.sent))).toEqual(new Set([`"${key}" ${body}`]));
+      const id = /req_\w+/.exec(out)?.[0] ?? '';
+      sent.push(id);
+      const path = `/api/v1/capital/submissions?idempotency_key=${key}`;
+      const { json } = await send(ingest.url, { method: 'GET', path, key: testKey });
+      expect(json).toMatchObject({ data: { submissions: [{ request_id: id }] } });
       const records = await world.records({ state: { $ne: 'withdrawn' } });
       const held = records.filter((each) =>
         Buffer.from(each.body?.value() ?? []).equals(Buffer.from(body)),
       );
-      expect(held.map(({ _id }) => _id)).toEqual([/req_\w+/.exec(out)?.[0]]);
+      expect(held.map(({ _id }) => _id)).toEqual([id]);
       return tries.map(({ met }) => met);
     } finally {
       line.closeAllConnections();
@@ -116,24 +128,30 @@ export function testSample(language: string, file: string, program: string): voi
     }
   }
 
-  test(`the ${language} sample has at most ${MAX_LINES} lines`, () => {
-    expect(code).not.toBe('');
-    expect(code.split('\n').length).toBeLessThanOrEqual(MAX_LINES);
+  test(`the ${language} samples have at most ${MAX_LINES} lines`, () => {
+    for (const code of [submitCode, listCode]) {
+      expect(code).not.toBe('');
+      expect(code.split('\n').length).toBeLessThanOrEqual(MAX_LINES);
+    }
   });
 
   test(`the ${language} sample records an application once after a lost answer and a 429`, async () =>
-    expect(await throughTheLine(limited, 'lost-1', { loses: true })).toEqual(['lost', 429, 202]));
+    expect(await throughTheLine(limited, '000000007')).toEqual(['none', 429, 202]));
 
-  test(`the ${language} sample repeats after a 500`, async () => {
-    database.holdRequests();
-    const met = await throughTheLine(ingest, 'fails-1', {
-      loses: false,
-      onAnswer: (status) => {
-        if (status === 500) database.pass();
-      },
+  test(`the ${language} sample repeats after a 500 until it succeeds`, async () =>
+    expect(await throughTheLine(ingest, '000000501')).toEqual([500, 500, 202]));
+
+  test(`the ${language} sample reads the list to its end`, async () => {
+    const posts = Array.from({ length: MORE_THAN_A_PAGE }, () =>
+      send(ingest.url, { key: testKey, body: JSON.stringify(newApplication()) }),
+    );
+    sent.push(...(await Promise.all(posts)).map(requestIdOf));
+    const { code, out } = await run(ingest.url, '', 'list', testKey, listFile);
+    expect(code).toBe(0);
+    expect(new Set(out.match(/req_\w+/g))).toEqual(new Set(sent));
+    expect(await run(ingest.url, '', 'none', 'pik_nobody', listFile)).not.toMatchObject({
+      code: 0,
     });
-    // A busy machine may cause a second 500.
-    expect([met[0], met.at(-1)]).toEqual([500, 202]);
   });
 
   test(`the ${language} sample reports a refusal and does not repeat`, async () => {
