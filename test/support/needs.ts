@@ -19,6 +19,7 @@ const NEEDS = {
   Prometheus: /local\/prometheus\.ts'/,
   schemathesis: /support\/schemathesis\.ts'/,
   HAProxy: /installHaproxy/,
+  'generators of clients': /support\/clients\.ts'/,
   Helm: /support\/(chart|cluster|keys-world)\.ts'|\.\/rules\.ts'/,
   Chromium: /support\/browser\.ts'/,
   'API server': /support\/(cluster|keys-world)\.ts'|TEST_KUBECONFIG/,

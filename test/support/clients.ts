@@ -1,0 +1,142 @@
+/** Generates clients of the OpenAPI document in three languages, and compiles them. */
+import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { cached, installLog } from '../../deploy/local/stores/cache.ts';
+import { findProgram, run } from '../../deploy/local/stores/process.ts';
+import { ROOT } from '../../tools/root.ts';
+
+const PART = 'clients-1';
+const TIMEOUT_MS = 10 * 60_000;
+/** Its generator works with the compiler of version 5 only. */
+const NPM = ['openapi-typescript@7.13.0', 'typescript@5.9.3'];
+const PIP = ['openapi-python-client==0.29.1', 'mypy==2.4.1', 'types-python-dateutil'];
+const PACKAGE = 'example.ingest';
+
+const dependency = (name: string): string => {
+  const [group, artifact, version] = name.split(':');
+  return `<groupId>${group}</groupId><artifactId>${artifact}</artifactId><version>${version}</version>`;
+};
+const POM = `<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  ${dependency('example:client:1')}
+  <properties>
+    <maven.compiler.release>17</maven.compiler.release>
+    <project.build.sourceEncoding>UTF-8</project.build.sourceEncoding>
+  </properties>
+  <dependencies>
+    ${[
+      'com.fasterxml.jackson.core:jackson-databind:2.21.8',
+      'com.fasterxml.jackson.datatype:jackson-datatype-jsr310:2.21.8',
+      'jakarta.annotation:jakarta.annotation-api:2.1.1',
+    ]
+      .map((name) => `<dependency>${dependency(name)}</dependency>`)
+      .join('')}
+  </dependencies>
+  <build><plugins>
+    <plugin>${dependency('org.apache.maven.plugins:maven-compiler-plugin:3.15.0')}</plugin>
+    <plugin>
+      ${dependency('org.openapitools:openapi-generator-maven-plugin:7.25.0')}
+      <executions><execution>
+        <goals><goal>generate</goal></goals>
+        <configuration>
+          <inputSpec>\${project.basedir}/openapi.json</inputSpec>
+          <generatorName>java</generatorName>
+          <library>native</library>
+          <generateApiTests>false</generateApiTests>
+          <generateModelTests>false</generateModelTests>
+          <configOptions>
+            <openApiNullable>false</openApiNullable>
+            <useJakartaEe>true</useJakartaEe>
+            <modelPackage>${PACKAGE}</modelPackage>
+            <apiPackage>${PACKAGE}</apiPackage>
+            <invokerPackage>${PACKAGE}</invokerPackage>
+          </configOptions>
+        </configuration>
+      </execution></executions>
+    </plugin>
+  </plugins></build>
+</project>
+`;
+
+const maven = (tools: string, folder: string, ...options: string[]): string[] => {
+  writeFileSync(join(folder, 'pom.xml'), POM);
+  const repository = `-Dmaven.repo.local=${join(tools, 'maven')}`;
+  return ['mvn', '--batch-mode', repository, '--file', join(folder, 'pom.xml'), ...options];
+};
+
+/** The folder of the generators, installed into the cache if missing. Throws if it cannot. */
+export async function findGenerators(
+  log: (line: string) => void = () => undefined,
+): Promise<string> {
+  for (const program of ['npm', 'python3', 'javac', 'mvn'])
+    if ((await findProgram(program)) === undefined)
+      throw new Error(`there is no ${program} on the PATH`);
+  return await cached(PART, log, async (path) => {
+    log('installing what generates clients (once)');
+    const step = (...command: string[]): Promise<void> =>
+      run({ command, logFile: installLog(PART), env: process.env, timeoutMs: TIMEOUT_MS });
+    const [first, python] = [join(path, 'first'), join(path, 'python')];
+    mkdirSync(first, { recursive: true });
+    await step('npm', 'install', '--prefix', path, '--no-audit', '--no-fund', ...NPM);
+    await step('python3', '-m', 'venv', python);
+    await step(join(python, 'bin/python'), '-m', 'pip', 'install', '--quiet', ...PIP);
+    // Maven fetches a plugin only once it works.
+    copyFileSync(join(ROOT, 'docs/openapi.json'), join(first, 'openapi.json'));
+    await step(...maven(path, first, 'compile'));
+  });
+}
+
+/** The commands that generate and compile a client in `folder`, which has `openapi.json`. */
+export const clients: Readonly<
+  Record<string, { file: string; commands: (tools: string, folder: string) => string[][] }>
+> = {
+  TypeScript: {
+    file: 'use.ts',
+    commands: (tools, folder) => [
+      [
+        process.execPath,
+        join(tools, 'node_modules/openapi-typescript/bin/cli.js'),
+        join(folder, 'openapi.json'),
+        `--output=${join(folder, 'schema.d.ts')}`,
+      ],
+      [
+        process.execPath,
+        join(tools, 'node_modules/typescript/bin/tsc'),
+        '--strict',
+        '--noEmit',
+        '--exactOptionalPropertyTypes',
+        join(folder, 'use.ts'),
+      ],
+    ],
+  },
+  Python: {
+    file: 'use.py',
+    commands: (tools, folder) => {
+      const python = join(tools, 'python/bin/python');
+      const output = join(folder, 'ingest');
+      const mypy = [
+        python,
+        '-m',
+        'mypy',
+        '--strict',
+        '--no-incremental',
+        '--follow-imports=silent',
+      ];
+      const generate = [python, '-m', 'openapi_python_client', 'generate', '--fail-on-warning'];
+      return [
+        [
+          ...generate,
+          '--meta=none',
+          `--path=${join(folder, 'openapi.json')}`,
+          `--output-path=${output}`,
+        ],
+        // The generator's own base class is not strict.
+        [...mypy, ...['use.py', 'ingest/models', 'ingest/api'].map((name) => join(folder, name))],
+      ];
+    },
+  },
+  Java: {
+    file: 'src/main/java/Use.java',
+    commands: (tools, folder) => [maven(tools, folder, '--offline', 'compile')],
+  },
+};
