@@ -9,7 +9,8 @@ export const STATUS_PATH = `${INGEST_PATH}/:request_id`;
 export const LIST_PATH = `${BASE_PATH}/capital/submissions`;
 export const OPENAPI_PATH = `${BASE_PATH}/capital/openapi.json`;
 
-export const requestId = z.string().regex(/^req_[0-7][0-9a-hjkmnp-tv-z]{25}$/);
+const REQUEST_ID = /^req_[0-7][0-9a-hjkmnp-tv-z]{25}$/;
+export const requestId = z.string().regex(REQUEST_ID);
 
 export const statusMessages = {
   processing: 'The application is being processed',
@@ -27,13 +28,16 @@ export const testMessages: Partial<Record<Status, string>> = {
 };
 
 /** An empty parameter is as good as none. */
-const parameter = <Value>(schema: z.ZodType<Value>) => z.union([schema, z.literal('')]).optional();
+const parameter = (pattern: RegExp) =>
+  z
+    .string()
+    .regex(new RegExp(`^$|${pattern.source}`))
+    .optional();
 /** RFC 3339, and a blank in place of a `+` that was not encoded. */
 const time = /[Tt ](?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?/.source;
 const offset = /(?:[Zz]|[+ -](?:[01]\d|2[0-3]):[0-5]\d)/.source;
-const pointInTime = z
-  .string()
-  .regex(new RegExp(`^${z.regexes.date.source.replace(/^\^|\$$/g, '')}${time}${offset}$`));
+const date = z.regexes.date.source.replace(/^\^|\$$/g, '');
+const pointInTime = new RegExp(`^${date}${time}${offset}$`);
 
 /** Of a well-formed `pointInTime`. A leap second is the first of the next minute. */
 export function timeOf(text: string): Date {
@@ -45,9 +49,9 @@ export function timeOf(text: string): Date {
 export const listQuery = z.strictObject({
   since: parameter(pointInTime),
   until: parameter(pointInTime),
-  state: parameter(z.enum(Object.keys(statusMessages) as Status[])),
-  cursor: parameter(requestId),
-  idempotency_key: parameter(z.string().regex(new RegExp(`^[ -~]{1,${MAX_IDEMPOTENCY_KEY}}$`))),
+  state: z.enum([...(Object.keys(statusMessages) as Status[]), '']).optional(),
+  cursor: parameter(REQUEST_ID),
+  idempotency_key: parameter(new RegExp(`^[ -~]{1,${MAX_IDEMPOTENCY_KEY}}$`)),
 });
 
 const A_TIME = 'a time of RFC 3339, such as 2026-11-27T09:30:00Z';

@@ -24,13 +24,16 @@ export const body: components['schemas']['Application'] = {
 };
 export const idOf = (answer: Answer): string => answer.data.request_id;
 export const why = ({ reasons }: Entry): string[] => reasons.map(({ code }) => code);
+export const query: paths['/capital/submissions']['get']['parameters']['query'] = {
+  since: '2026-11-27T09:30:00Z',
+};
 const states = { COMPLETED: 'completed', UNKNOWN: 'unknown' } as const;
 export const state: Entry['state'] = states.STATE;
 `,
-  Python: `from ingest.api.look_ups import look_up_status
+  Python: `from ingest.api.look_ups import list_submissions, look_up_status
 from ingest.api.submissions import submit_application
 from ingest.client import AuthenticatedClient
-from ingest.models import Accepted, Application, State, Status
+from ingest.models import Accepted, Application, State, Status, Submissions
 
 client = AuthenticatedClient("https://ingest.example/api/v1", "key")
 body = Application(email="ada@example.com", business_name="Ada Ltd", ein="123456789")
@@ -46,13 +49,19 @@ def why(request_id: str) -> list[str]:
     return [reason.code.value for reason in status.data.reasons] if isinstance(status, Status) else []
 
 
-state: State = State.STATE
+def page(cursor: str) -> int:
+    listed = list_submissions.sync(client=client, cursor=cursor, state=State.STATE)
+    return len(listed.data.submissions) if isinstance(listed, Submissions) else 0
 `,
   Java: `import example.ingest.*;
 import java.util.List;
 
 class Use {
-  static final State STATE_OF = State.STATE;
+  static int page(String cursor) throws ApiException {
+    String state = State.STATE.getValue();
+    return new LookUpsApi().listSubmissions(null, null, state, cursor, null).getData()
+        .getSubmissions().size();
+  }
 
   static String submit() throws ApiException {
     Application application = new Application()
