@@ -117,6 +117,9 @@ export async function installHaproxy(log: (line: string) => void): Promise<strin
   return await rootOf(HAPROXY_PART, ['haproxy'], log);
 }
 
+/** One for all roots: two calls of apt-get at once hinder each other. */
+let mmdebstrap: Promise<void> | undefined;
+
 async function rootOf(
   part: string,
   packages: readonly string[],
@@ -128,7 +131,8 @@ async function rootOf(
     const mirror = await machineMirror();
     if (mirror === undefined)
       throw new Error('no Debian mirror in the apt sources of this machine');
-    await installMmdebstrap(log, logFile);
+    mmdebstrap ??= installMmdebstrap(log, logFile);
+    await mmdebstrap;
     log(`making a root file system with ${packages.join(', ')} (about 1 min, once) …`);
     const aptOptions = (await validityOptions()).map((option) => `--aptopt=${option}`);
     const begin = performance.now();
