@@ -126,7 +126,8 @@ async function certify(ein, answers, outcome, bytes = 0) {
       if (found === undefined) faults.push('the list does not find the key');
       continue;
     }
-    faults.push(...faultsOf(answer, expected, wantedOf(expected)));
+    const replayed = found && { 'idempotent-replayed': /^true$/ };
+    faults.push(...faultsOf(answer, expected, { ...wantedOf(expected), ...replayed }));
     if (answer.status !== expected) return faults;
     const { headers, json } = answer;
     id = headers['x-request-id'] ?? json.data?.request_id;

@@ -156,6 +156,7 @@ function proxyWith(change: Change): Server {
       });
     });
     on.on('error', () => request.socket.destroy());
+    response.on('close', () => on.destroy());
     request.socket.setTimeout(headers['prefer'] === undefined ? 0 : (change.cutsMs ?? 0));
     const parts: Buffer[] = [];
     request.on('data', (part: Buffer) => {

@@ -162,21 +162,6 @@ test.each(promised)('EIN %s, as often as asked for: %d, %s', async (ein, answer,
   }
 });
 
-test('an answer that got lost is found by its Idempotency-Key and repeated', async () => {
-  const body = JSON.stringify({ ...newApplication(), ein: '000000007' });
-  const request = { key: testKey, body, headers: { 'idempotency-key': '"lost"' } };
-  await expect(send(ingest.url, request)).rejects.toThrow();
-  const path = `${LIST_PATH}?idempotency_key=lost`;
-  const found = await lookedUp(() => send(ingest.url, { method: 'GET', key: testKey, path }));
-  const [{ request_id: id } = { request_id: '' }] = (
-    found.json as { data: { submissions: { request_id: string }[] } }
-  ).data.submissions;
-  const again = await send(ingest.url, request);
-  expect([again.status, requestIdOf(again)]).toEqual([202, id]);
-  expect(again.headers['idempotent-replayed']).toBe('true');
-  expect(await outcomeOf(id)).toBe('completed');
-});
-
 const answersTo = async (ein: string, count: number, headers = {}, key = testKey) => {
   const body = JSON.stringify({ ...newApplication(), ein });
   const answers: Answer[] = [];
