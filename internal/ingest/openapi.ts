@@ -11,13 +11,18 @@ interface OpenApiSettings {
 
 interface Response {
   readonly headers: Record<string, object>;
+  readonly content: Record<string, { readonly examples?: Record<string, { summary: string }> }>;
   links?: object;
+}
+
+interface Operation {
+  readonly responses: Record<string, Response>;
 }
 
 /** The parts that are changed here. */
 interface OpenApiDocument {
   tags: readonly { readonly name: string }[];
-  readonly paths: Record<string, { readonly post?: { responses: Record<string, Response> } }>;
+  readonly paths: Record<string, Partial<Record<'get' | 'post', Operation>>>;
   readonly components: Readonly<Record<'headers' | 'schemas', Record<string, object>>>;
 }
 
@@ -44,8 +49,20 @@ export function openApiDocument(settings: OpenApiSettings): OpenApiDocument {
     required: fields.map(({ name }) => name),
   });
   Object.assign(Reason.properties.field, { enum: fields.map(({ name }) => name) });
+  for (const operation of Object.values(document.paths).flatMap((path) => Object.values(path)))
+    describeErrors(operation);
   if (!settings.statusEndpoint) removeLookUps(document);
   return document;
+}
+
+/** Errors are described by what their examples say. */
+function describeErrors({ responses }: Operation): void {
+  for (const [status, response] of Object.entries(responses)) {
+    const examples = Object.values(response.content['application/json']?.examples ?? {});
+    if (examples.length === 0) continue;
+    const description = examples.map(({ summary }) => summary).join('\n\n');
+    responses[status] = { description, ...response } as Response;
+  }
 }
 
 function removeLookUps(document: OpenApiDocument): void {
