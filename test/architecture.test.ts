@@ -18,6 +18,7 @@ const FLOORS: Readonly<Record<string, number>> = {
   'internal/audit': 2,
   'internal/telemetry': 2,
   'internal/view': 2.5,
+  'internal/orders': 2.7,
   'internal/ingest': 3,
   'internal/processor': 3,
   'internal/controller': 3,

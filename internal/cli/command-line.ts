@@ -17,7 +17,6 @@ import { DeadlineError } from '../platform/deadline.ts';
 import { NotDurableError } from '../platform/mongo.ts';
 import { tookTooLong } from '../platform/mongo-read.ts';
 import { printable } from '../platform/terminal.ts';
-import { correctEmail, release } from './account.ts';
 import { audit } from './audit.ts';
 import {
   CommandError,
@@ -31,7 +30,7 @@ import {
 } from './command.ts';
 import { erase } from './erase.ts';
 import { exportRequests, find, keysList, partnerHolds, partnerList } from './lists.ts';
-import { bounce, close, reopen, resend, retry } from './moves.ts';
+import { bounce, close, correctEmail, release, reopen, resend, retry } from './moves.ts';
 import { optionsAt, type OptionName, type Values } from './options.ts';
 import { keysNew, keysRevoke, partnerFlags } from './partner.ts';
 import { show } from './show.ts';

@@ -1,10 +1,9 @@
 /** The interface of an operator's command. */
-import type { AccountCorrections } from '../account/account-corrections.ts';
 import type { Trail } from '../audit/trail.ts';
+import type { OrderDesk } from '../orders/order.ts';
 import type { PartnerHolds } from '../partner/flags.ts';
 import type { KeyStore } from '../partner/key-store.ts';
 import type { Clock } from '../platform/clock.ts';
-import type { OperatorMoves } from '../submission/operator-moves.ts';
 import { lookUp, type FoundSubmission, type Missing } from '../view/look-up.ts';
 import type { Reads } from '../view/reads.ts';
 import type { OptionName, Positional, Values } from './options.ts';
@@ -49,11 +48,9 @@ export async function submissionById(id: string, { desk, clock }: Call): Promise
   return foundOr(await lookUp(id, desk, clock.now()));
 }
 
-export interface Desk extends Reads {
+export interface Desk extends OrderDesk, Reads {
   readonly keys: KeyStore;
   readonly holds: PartnerHolds;
-  readonly moves: OperatorMoves;
-  readonly corrections: AccountCorrections;
   readonly trail: Trail;
 }
 
@@ -84,5 +81,5 @@ export interface Command {
   readonly name: string;
   readonly positionals: readonly Positional[];
   readonly options: readonly OptionName[];
-  run(call: Call): Promise<ExitCode>;
+  readonly run: (call: Call) => Promise<ExitCode>;
 }

@@ -3,6 +3,7 @@ import type { Account } from '../account/account.ts';
 import { isEmailAddress } from '../application/email-address.ts';
 import type { Person } from '../application/find-person.ts';
 import { normalizeEmail } from '../application/fields.ts';
+import type { OrderPlan, Outcome, Tally } from '../orders/order.ts';
 import { defined } from '../platform/defined.ts';
 import { isOpen } from '../submission/states.ts';
 import type { PersonalRecord } from '../submission/support-queries.ts';
@@ -11,14 +12,14 @@ import { CommandError, submissionById, UsageError, type Call, type Desk } from '
 import { ALIKE_LISTED, ERASE_TRIES } from './limits.ts';
 import { applicantOf, isSame, relationOf, type Relation } from './match-person.ts';
 import { maybeRequestId } from './options.ts';
-import { commandOf, type OrderPlan, type Outcome, type Tally } from './order.ts';
+import { guarded, runAll, type Many } from './order.ts';
 
-export const erase = commandOf<Found>({
+export const erase = guarded({
   name: 'erase',
   positionals: [maybeRequestId],
   options: ['email', 'ein', 'yes'],
   final: true,
-  order: async (call) => {
+  run: async (call) => {
     const work: Work = {
       call,
       ...(await subjectOf(call)),
@@ -31,19 +32,19 @@ export const erase = commandOf<Found>({
     const about = defined({ requestId: work.named });
     // The list shows where a person is found.
     if (!values.yes) await desk.trail.revealed({ action: 'erase without --yes', ...about });
-    return {
+    const order: Many<Found> = {
+      action: 'erase',
       pages: everything(work),
       size: 1,
       acts: values.yes === true,
       about,
       plan: (found) => planOf(found, work),
       act: async ([found]) => ((await eraseFound(found!, call)) ? 1 : 0),
-      many: {
-        total: await desk.submissions.about(),
-        row: (found, plan, outcome) => rowOf(found, plan, outcome, work),
-      },
-      report: (tally) => reportOf(tally, work),
+      total: await desk.submissions.about(),
+      row: (found, plan, outcome) => rowOf(found, plan, outcome, work),
+      report: (tally, rows) => reportOf(tally, rows, work),
     };
+    return runAll(order, call);
   },
 });
 
@@ -202,7 +203,11 @@ function rowOf(found: Found, plan: OrderPlan, outcome: Outcome, work: Work) {
   return { json: { what, id, state, result }, cells: [what, id, state, result] };
 }
 
-async function reportOf({ rows, looked, done, isStopped }: Tally<Found>, work: Work) {
+async function reportOf(
+  { looked, done, isStopped }: Tally<Found>,
+  rows: readonly { readonly json: object }[],
+  work: Work,
+) {
   const { isLeft, call } = work;
   const { yes = false } = call.values;
   const { same, requestIds } = isStopped ? { same: '', requestIds: [] } : await alikeOf(work);

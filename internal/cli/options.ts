@@ -1,9 +1,9 @@
 /** The options and arguments of all commands. */
 import { z } from 'zod';
-import { isEmailAddress } from '../application/email-address.ts';
+import { givenFields } from '../orders/order.ts';
 import { KEY_ID_LENGTH } from '../partner/api-key.ts';
 import { isPartnerId } from '../partner/key-secret.ts';
-import { fields, text, TEXT_MAX, when, WHY_MAX } from '../view/search-fields.ts';
+import { fields, text, TEXT_MAX, when } from '../view/search-fields.ts';
 import { PAGE_MAX, RATE_DEFAULT, RATE_MAX, WHO_MAX } from './limits.ts';
 
 const count = (max: number) => {
@@ -11,7 +11,6 @@ const count = (max: number) => {
   return z.coerce.number(rule).int(rule).min(1, rule).max(max, rule);
 };
 
-const status = z.string().regex(/^[245]\.\d{1,3}\.\d{1,3}$/, 'It must be like 5.1.1.');
 const namespace = z
   .string()
   .regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, 'It must be the name of a Kubernetes namespace.');
@@ -36,7 +35,7 @@ export function optionsAt(now: Date) {
       'who you are, for operator_audit (default: $USER, else the account of the system)',
       text(WHO_MAX),
     ),
-    why: option('--why <TEXT>', 'why, for operator_audit: a ticket, a sentence', text(WHY_MAX)),
+    why: option('--why <TEXT>', 'why, for operator_audit: a ticket, a sentence', givenFields.why),
     email: option('--email <ADDRESS>', 'of the applicant, in any case', fields.email),
     ein: option('--ein <DIGITS>', 'nine digits; a hyphen is ignored', fields.ein),
     name: option('--name <TEXT>', 'part of the business name, in any case', fields.name),
@@ -60,7 +59,11 @@ export function optionsAt(now: Date) {
     limit: option('--limit <N>', `at most this many, up to ${PAGE_MAX}`, count(PAGE_MAX)),
     request: option('--request <REQUEST_ID>', 'the request whose e-mail it is', text(TEXT_MAX)),
     messageId: option('--message-id <ID>', 'Message-ID of the e-mail', text(TEXT_MAX)),
-    status: option('--status <CODE>', 'status of the bounce (RFC 3463), such as 5.1.1', status),
+    status: option(
+      '--status <CODE>',
+      'status of the bounce (RFC 3463), such as 5.1.1',
+      givenFields.status,
+    ),
     namespace: option(
       '--namespace <NAME>',
       'of the Secret (default: the one the controller watches)',
@@ -102,7 +105,7 @@ export const maybeRequestId: Positional = { ...requestId, syntax: '[REQUEST_ID]'
 export const address: Positional = {
   syntax: '<ADDRESS>',
   about: 'the right e-mail address',
-  schema: z.string().trim().refine(isEmailAddress, 'It is not a valid e-mail address.'),
+  schema: givenFields.address,
 };
 export const partner: Positional = {
   syntax: '<PARTNER>',

@@ -30,7 +30,7 @@ interface FlagOptions {
   readonly clock: Clock;
 }
 
-class PartnerFlag {
+export class PartnerFlag {
   readonly #partners: Collection<Flagged>;
   readonly #clock: Clock;
 
@@ -51,26 +51,31 @@ class PartnerFlag {
   }
 
   async isSet(partnerId: string): Promise<boolean> {
-    return (await this.#read(partnerId))?.isSet ?? false;
+    return (await this.find(partnerId))?.isSet ?? false;
   }
 
-  set(partnerId: string, by: string): Promise<boolean> {
-    return this.#change(partnerId, true, by);
+  /** False if nothing changes, or the flag is not as it was `seen`. */
+  set(partnerId: string, by: string, seen?: Flagged | null): Promise<boolean> {
+    return this.#change(partnerId, true, by, seen);
   }
 
-  /** False if nothing changes. */
-  clear(partnerId: string, by: string): Promise<boolean> {
-    return this.#change(partnerId, false, by);
+  clear(partnerId: string, by: string, seen?: Flagged | null): Promise<boolean> {
+    return this.#change(partnerId, false, by, seen);
   }
 
-  async #read(partnerId: string): Promise<Flagged | null> {
+  async find(partnerId: string): Promise<Flagged | null> {
     const found = await this.#partners.findOne({ _id: partnerId }, bounded);
     if (found !== null) refuse(found);
     return found;
   }
 
-  async #change(partnerId: string, isSet: boolean, by: string): Promise<boolean> {
-    const before = await this.#read(partnerId);
+  async #change(
+    partnerId: string,
+    isSet: boolean,
+    by: string,
+    seen?: Flagged | null,
+  ): Promise<boolean> {
+    const before = seen === undefined ? await this.find(partnerId) : seen;
     if ((before?.isSet ?? false) === isSet) return false;
     const version = (before?.version ?? 0) + 1;
     const change = { schema: FLAGS_SCHEMA, isSet, version, at: this.#clock.now(), by };

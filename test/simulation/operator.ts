@@ -2,12 +2,18 @@
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import type { OperatorAction } from '../../internal/audit/entry.ts';
-import { correctEmail, release } from '../../internal/cli/account.ts';
-import { bounce } from '../../internal/cli/moves.ts';
 import { CommandError, EXIT, type Call, type Command } from '../../internal/cli/command.ts';
 import { erase } from '../../internal/cli/erase.ts';
 import { applicantOf } from '../../internal/cli/match-person.ts';
-import { close, reopen, resend, retry } from '../../internal/cli/moves.ts';
+import {
+  bounce,
+  close,
+  correctEmail,
+  release,
+  reopen,
+  resend,
+  retry,
+} from '../../internal/cli/moves.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { bulkOrders, type BulkOrder, type OrderEvent } from './plan.ts';
