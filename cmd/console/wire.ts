@@ -1,6 +1,7 @@
 /** Constructs the console's parts. */
 import { randomBytes } from 'node:crypto';
 import { MongoError } from 'mongodb';
+import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { Trail } from '../../internal/audit/trail.ts';
 import { Activity } from '../../internal/console/activity.ts';
@@ -8,6 +9,7 @@ import { readPods } from '../../internal/console/readings.ts';
 import type { Desk } from '../../internal/console/routes.ts';
 import { startConsole } from '../../internal/console/server.ts';
 import { SESSION_SECONDS, type Person } from '../../internal/console/sign-in.ts';
+import type { Office } from '../../internal/orders/order.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { later, type Clock } from '../../internal/platform/clock.ts';
@@ -17,7 +19,9 @@ import type { Loops } from '../../internal/platform/loop.ts';
 import { mongoReason } from '../../internal/platform/mongo.ts';
 import { tookTooLong } from '../../internal/platform/mongo-read.ts';
 import { openProcess, type ProcessTools } from '../../internal/platform/open-process.ts';
+import { retentionOf } from '../../internal/settings/retention.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
+import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { createConsoleMetrics } from '../../internal/telemetry/metrics.ts';
 import { partnersView } from '../../internal/view/partners.ts';
@@ -59,13 +63,19 @@ export async function startConsoleProcess(config: Config, tools: ProcessTools) {
       copy: (entry) => log.info({ operator_audit: entry }, 'noted in operator_audit'),
     });
   const trail = trailOf({ name: '', nameFrom: 'console' });
-  const reads: Desk['reads'] = {
+  const reads = {
     submissions: new SupportQueries(db),
     accounts: new AccountQueries(db),
     keys: new KeyStore({ db, clock }),
     holds: new PartnerHolds({ db, clock }),
     trail,
   };
+  const moves = new OperatorMoves({ db, retention: retentionOf(config), clock });
+  const corrections = new AccountCorrections({ db, clock });
+  const officeOf = (person: Person, why?: string): Office => ({
+    desk: { ...reads, moves, corrections, trail: trailOf(person, why) },
+    clock,
+  });
   const ended = new Set<string>();
   const parts = { reads, clock, loops, databaseFault, trail, ended };
   const activity = followReadings(config, parts);
@@ -79,6 +89,7 @@ export async function startConsoleProcess(config: Config, tools: ProcessTools) {
     secret: config.CONSOLE_SESSION_SECRET ?? randomBytes(32).toString('hex'),
     ...defined({ oidc: oidcOf(config) }),
     desk: { reads, trailOf, activity },
+    ...defined({ officeOf: config.CONSOLE_ACTIONS ? officeOf : undefined }),
     ended,
   });
   closers.add('console', () => server.close());
@@ -103,7 +114,11 @@ function oidcOf(config: Config) {
     publicUrl,
     scopes: config.OIDC_SCOPES,
     rolesClaim: config.OIDC_ROLES_CLAIM,
-    roles: { support: config.OIDC_SUPPORT_ROLE, viewer: config.OIDC_VIEWER_ROLE },
+    roles: {
+      ...defined({ operator: config.CONSOLE_ACTIONS ? config.OIDC_OPERATOR_ROLE : undefined }),
+      support: config.OIDC_SUPPORT_ROLE,
+      viewer: config.OIDC_VIEWER_ROLE,
+    },
   };
 }
 

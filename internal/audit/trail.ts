@@ -59,6 +59,11 @@ export class Trail {
     await this.#append(action, { result: 'done' });
   }
 
+  /** What a person asked for and may not do. */
+  async refused(action: OperatorAction): Promise<void> {
+    await this.#append(action, { result: 'not_done' });
+  }
+
   /** Makes the session void at each pod of the console. */
   async loggedOut(session: string): Promise<void> {
     await this.#append({ action: 'log out', session }, { result: 'done' });

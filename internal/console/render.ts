@@ -4,6 +4,7 @@ import { Eta } from 'eta';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { Clock } from '../platform/clock.ts';
 import { duration, printable } from '../platform/terminal.ts';
+import { formOwner, type Person } from './sign-in.ts';
 import { causesOf, keyStatusInWords, switchedOffBy, type PartnerView } from '../view/partners.ts';
 import { utcSeconds } from '../view/times.ts';
 
@@ -76,6 +77,7 @@ const words = {
   causesOf,
   /** A page of an installation has its own. */
   run: (order: string): Html => commandOf('partner-ingest', order),
+  act: (): Html => new Html(''),
   switchedOffBy,
   keyStatusInWords,
 };
@@ -108,14 +110,24 @@ export function addPages(
   }: { readonly oidc: boolean; readonly clock: Clock; readonly command: string },
 ): void {
   const run = (order: string): Html => commandOf(command, order);
+  /** Leads to the plan, for an operator. */
+  const actFor =
+    (person: Person | undefined) =>
+    (order: { readonly name: string; readonly part: string } | undefined): Html =>
+      order === undefined || person?.role !== 'operator'
+        ? new Html('')
+        : new Html(
+            `<a href="/orders/${order.name}/${encodeURIComponent(order.part)}" aria-label="Do it here: ${order.name}">Do it here</a>`,
+          );
   app.decorateReply('page', function page(this: FastifyReply, name: string, model: Model) {
     const html = htmlOf(name, {
       person: this.request.person,
       oidc,
       run,
+      act: actFor(this.request.person),
       now: clock.now(),
       ...model,
-      csrf: this.generateCsrf(),
+      csrf: this.generateCsrf({ userInfo: formOwner(this.request) }),
     });
     return this.code(model.status ?? 200)
       .type('text/html; charset=utf-8')

@@ -11,9 +11,17 @@ import { listenHost, urlOf } from '../platform/admin-server.ts';
 import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 import { isLoopback } from '../platform/networks.ts';
+import { addOrders, type OrderParts } from './orders.ts';
 import { addPages } from './render.ts';
 import { addRoutes, type Desk } from './routes.ts';
-import { addEverybody, addSignIn, cookieName, ProviderError, type OidcOptions } from './sign-in.ts';
+import {
+  addEverybody,
+  addSignIn,
+  cookieName,
+  formOwner,
+  ProviderError,
+  type OidcOptions,
+} from './sign-in.ts';
 
 /** The longest form: ten fields of 1,000 characters, each of which may take nine bytes. */
 const FORM_BYTES = 131_072;
@@ -34,6 +42,8 @@ interface ConsoleOptions {
   /** How the operator's command is run in this installation. */
   readonly command: string;
   readonly desk: Desk;
+  /** Absent: nobody may act. */
+  readonly officeOf?: OrderParts['officeOf'];
   /** Sessions that people ended, at this pod or another. */
   readonly ended: Set<string>;
   readonly clock: Clock;
@@ -62,6 +72,8 @@ export async function startConsole(
   answerErrors(app, options);
   addAssets(app);
   addRoutes(app, options.desk, clock);
+  const { officeOf } = options;
+  if (officeOf !== undefined) addOrders(app, { ...options, officeOf });
   await app.listen({ host: listenHost(host), port });
   return { url: urlOf(app.server), close: () => app.close() };
 }
@@ -84,6 +96,8 @@ async function addPlugins(app: FastifyInstance, { secret, oidc }: ConsoleOptions
   });
   await app.register(cookie, { secret });
   await app.register(csrf, {
+    getUserInfo: formOwner,
+    csrfOpts: { hmacKey: secret },
     cookieKey: cookieName('form', secret, oidc?.publicUrl),
     cookieOpts: {
       path: '/',

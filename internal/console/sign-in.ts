@@ -8,10 +8,12 @@ import type { Trail } from '../audit/trail.ts';
 import { later, type Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 
-/** `viewer` sees everything masked; `support` may reveal. */
-export type Role = 'viewer' | 'support';
+/** `viewer` sees everything masked; `support` may reveal; `operator` may also act. */
+export type Role = 'viewer' | 'support' | 'operator';
 
 export interface Person {
+  /** Of the session; absent without OIDC. */
+  readonly id?: string;
   readonly name: string;
   /** The provider's id of the person, which no two people share and nobody can change. */
   readonly sub?: string;
@@ -36,8 +38,10 @@ export interface OidcOptions {
   readonly scopes: string;
   /** A claim: a name, or a path such as `realm_access.roles`. */
   readonly rolesClaim: string;
-  /** The claim's value for each role. */
-  readonly roles: Readonly<Record<Role, string>>;
+  /** The claim's value for each role; nobody is an operator where the console does not act. */
+  readonly roles: Readonly<Record<Exclude<Role, 'operator'>, string>> & {
+    readonly operator?: string;
+  };
 }
 
 /** A working day; then the provider is asked again. */
@@ -76,6 +80,10 @@ export function cookieName(kind: string, secret: string, publicUrl = ''): string
   const prefix = publicUrl.startsWith('https:') ? '__Host-' : '';
   return `${prefix}${kind}-${mark}`;
 }
+
+/** A form counts in the session that it was opened in. */
+export const formOwner = ({ person }: FastifyRequest): string =>
+  `${person?.id ?? ''} ${person?.sub ?? ''}`;
 
 const COOKIE = { path: '/', httpOnly: true, secure: true, sameSite: 'lax', signed: true } as const;
 
@@ -285,7 +293,10 @@ function rolesOf(claims: Claims, { rolesClaim }: OidcOptions): unknown {
 
 function roleOf(claims: Claims, options: OidcOptions): Role | undefined {
   const given = [rolesOf(claims, options)].flat();
-  return (['support', 'viewer'] as const).find((role) => given.includes(options.roles[role]));
+  return (['operator', 'support', 'viewer'] as const).find((role) => {
+    const value = options.roles[role];
+    return value !== undefined && given.includes(value);
+  });
 }
 
 /** Another site's address must not be reached through ours. */

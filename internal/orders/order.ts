@@ -101,8 +101,8 @@ export interface OpenOrder {
   readonly words: Words;
   /** Differs once the target has changed. */
   readonly seen: string;
-  /** Notes it in the trail. False if the target has changed. `begun` is called before the change. */
-  act(begun?: () => void): Promise<boolean>;
+  /** Notes it in the trail. False if the target has changed. `begin` may throw before the change. */
+  act(begin?: () => void): Promise<boolean>;
 }
 
 /** Throws `OrderRefused`. */
@@ -120,9 +120,9 @@ export async function openOrder<T>(
     plan,
     words,
     seen: createHash('sha256').update(seen).digest('hex'),
-    act: (begun) =>
+    act: (begin) =>
       office.desk.trail.record({ action: order.name, ...words.about }, () => {
-        begun?.();
+        begin?.();
         return order.act(target, given, office);
       }),
   };

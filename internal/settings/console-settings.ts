@@ -1,7 +1,7 @@
 /** Settings of the console: where it listens, whom it lets in, and whose metrics it reads. */
 import { z } from 'zod';
 import type { Setting } from '../platform/config.ts';
-import { listOf, nonEmpty, port, securePage } from '../platform/config-rules.ts';
+import { flag, listOf, nonEmpty, port, securePage } from '../platform/config-rules.ts';
 
 const usedBy = ['console'] as const;
 
@@ -43,6 +43,12 @@ export const consoleSettings = {
     usedBy,
     about:
       'Comma-separated admin addresses of the other processes, such as http://ingest:9090; a name stands for all its addresses.',
+  },
+  CONSOLE_ACTIONS: {
+    schema: flag.default(false),
+    usedBy,
+    about:
+      'Whether people of the role `OIDC_OPERATOR_ROLE` may act in the console. Needs `OIDC_ISSUER`, and rights at MongoDB (docs/stores.md).',
   },
   CONSOLE_SESSION_SECRET: {
     schema: z.string().min(32, 'must have 32 characters or more').optional(),
@@ -91,5 +97,10 @@ export const consoleSettings = {
     schema: nonEmpty.default('support'),
     usedBy,
     about: 'Role that may also reveal personal data.',
+  },
+  OIDC_OPERATOR_ROLE: {
+    schema: nonEmpty.default('operator'),
+    usedBy,
+    about: 'Role that may also act, with `CONSOLE_ACTIONS`.',
   },
 } as const satisfies Record<string, Setting<'console'>>;

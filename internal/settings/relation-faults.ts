@@ -73,6 +73,10 @@ export function relationFaults(config: Related): string[] {
       (name) =>
         [hasOidc && config[name] === undefined, `${name}: is required with OIDC_ISSUER`] as const,
     ),
+    [
+      config['CONSOLE_ACTIONS'] === true && !hasOidc,
+      'CONSOLE_ACTIONS: needs OIDC_ISSUER: nobody else says who acts',
+    ],
     // The console never starts open.
     [
       !hasOidc && host !== undefined && !isLoopback(host),

@@ -223,22 +223,22 @@ export const settings = {
   },
   RETENTION_COMPLETED_DAYS: {
     schema: days.default(400),
-    usedBy: ['processor', 'cli'],
+    usedBy: ['processor', 'console', 'cli'],
     about: 'Days a completed request is kept.',
   },
   RETENTION_REJECTED_DAYS: {
     schema: days.default(90),
-    usedBy: ['processor', 'cli'],
+    usedBy: ['processor', 'console', 'cli'],
     about: 'Days a rejected request is kept.',
   },
   RETENTION_UNDELIVERABLE_DAYS: {
     schema: days.default(400),
-    usedBy: ['processor', 'cli'],
+    usedBy: ['processor', 'console', 'cli'],
     about: 'Days a request whose e-mail was refused for good is kept.',
   },
   RETENTION_CLOSED_DAYS: {
     schema: days.default(400),
-    usedBy: ['processor', 'cli'],
+    usedBy: ['processor', 'console', 'cli'],
     about: 'Days a request that an operator closed is kept.',
   },
   RETENTION_MALFORMED_DAYS: {
@@ -258,7 +258,7 @@ export const settings = {
   },
   RETENTION_BODY_DAYS: {
     schema: days.default(30),
-    usedBy: ['processor', 'cli'],
+    usedBy: ['processor', 'console', 'cli'],
     about:
       'Days the raw body is kept after a request is final; its length and digest stay as long as the request.',
   },

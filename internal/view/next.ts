@@ -113,6 +113,13 @@ function afterEnd(record: FoundSubmission, account: Account | undefined): string
   }
 }
 
+/** What an operator may do in the console as well. */
+interface OfferedOrder {
+  readonly name: string;
+  /** Its request or partner. */
+  readonly part: string;
+}
+
 /** Only what the commands would do now, as it is typed; words in capitals are the operator's. */
 export function offersFor(
   record: FoundSubmission,
@@ -122,18 +129,30 @@ export function offersFor(
   const { _id: id, partnerId, state, erasedAt } = record;
   const can = (order: Order): boolean => planOf(order, record, account, now).to !== undefined;
   const named = '--as NAME --why REASON';
-  const offers: [isPossible: boolean, what: string, command: string][] = [
-    [onHold && isOpen(state), 'let its partner go on', `partner release ${partnerId}`],
-    [can('retry'), 'work on it now', `retry ${id}`],
-    [can('resend'), 'mail the same link again', `resend ${id} --yes`],
+  const act = (name: string, part = id) => ({ name, part });
+  const offers: [isPossible: boolean, what: string, command: string, order?: OfferedOrder][] = [
+    [
+      onHold && isOpen(state),
+      'let its partner go on',
+      `partner release ${partnerId}`,
+      act('release', partnerId),
+    ],
+    [can('retry'), 'work on it now', `retry ${id}`, act('retry')],
+    [can('resend'), 'mail the same link again', `resend ${id} --yes`, act('resend')],
     [
       can('correctEmail'),
       'mail another address, and void the old link',
       `account correct-email ${id} ADDRESS --yes`,
+      act('correct-email'),
     ],
-    [can('bounce'), 'report that its e-mail came back', `bounce --request ${id} --status CODE`],
-    [can('close'), 'end it for good', `close ${id} --yes ${named}`],
-    [can('reopen'), 'work again on what was closed', `reopen ${id} --yes ${named}`],
+    [
+      can('bounce'),
+      'report that its e-mail came back',
+      `bounce --request ${id} --status CODE`,
+      act('bounce'),
+    ],
+    [can('close'), 'end it for good', `close ${id} --yes ${named}`, act('close')],
+    [can('reopen'), 'work again on what was closed', `reopen ${id} --yes ${named}`, act('reopen')],
     [
       can('release'),
       'free its e-mail address and EIN for a new application',
@@ -146,7 +165,7 @@ export function offersFor(
       `erase ${id} --yes ${named}`,
     ],
   ];
-  return offers.flatMap(([isPossible, what, command]) =>
-    isPossible ? [{ what, command: `${PROGRAM} ${command}` }] : [],
+  return offers.flatMap(([isPossible, what, command, order]) =>
+    isPossible ? [{ what, command: `${PROGRAM} ${command}`, order }] : [],
   );
 }

@@ -94,7 +94,7 @@ export async function requestView(
       }),
       timeline: happenings,
       next,
-      commands: offers,
+      commands: offers.map(({ what, command }) => ({ what, command })),
       others: others.map(({ _id, state }) => ({ request_id: _id, state })),
     },
   };

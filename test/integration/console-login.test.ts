@@ -1,10 +1,10 @@
 /** Logs in at the console by a real OpenID provider, in a real browser. */
 /* oxlint-disable node/no-process-env -- a library reads the proxy there */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { createServer, request as askBy, type Server } from 'node:http';
+import { createServer, request as askBy } from 'node:http';
 import { sign } from '@fastify/cookie';
-import { Provider, type Configuration } from 'oidc-provider';
-import type { Browser, BrowserContext, Page } from 'puppeteer-core';
+import type { Configuration } from 'oidc-provider';
+import type { Browser } from 'puppeteer-core';
 import { freePort } from '../../deploy/local/stores/wait.ts';
 import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
 import { cookieName } from '../../internal/console/sign-in.ts';
@@ -13,19 +13,18 @@ import { loadConfig } from '../../internal/settings/settings.ts';
 import { accessFaults, openBrowser, textOf } from '../support/browser.ts';
 import { send } from '../support/http.ts';
 import { listen } from '../support/listen.ts';
+import { desksOf, SECRET, submitLogIn } from '../support/oidc.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, worldOf, type InProcess } from '../support/world.ts';
 
 const { world, ingest } = await worldOf(['ingest', 'processor'], { documentedRights: true });
 let browser: Browser;
-const providers: Server[] = [];
+const { startDesk, closing: providers, ...desks } = desksOf(world, () => browser);
+const logIn = (name: string, path = '/', at = desk) => desks.logIn(name, path, at);
 let desk: InProcess;
 let requestId: string;
 const application = newApplication();
-// Encoded in `client_secret_basic`.
-const CLIENT_SECRET = 'a client:secret+for/tests%41';
-const SECRET = 'a-secret-for-tests-of-32-characters-or-more';
 
 beforeAll(async () => {
   requestId = await submit(world, ingest, application);
@@ -33,96 +32,7 @@ beforeAll(async () => {
   desk = await startDesk();
   browser = await openBrowser();
 });
-afterAll(async () => {
-  await browser.close();
-  for (const provider of providers) {
-    provider.close();
-    provider.closeAllConnections();
-  }
-});
-
-/** A console with a provider of its own, whose calls `calls` gets. */
-async function startDesk(
-  {
-    settings = {},
-    calls = [],
-  }: { readonly settings?: Configuration; readonly calls?: string[] } = {},
-  environment: Readonly<Record<string, string>> = {},
-): Promise<InProcess> {
-  const [port, consolePort] = [await freePort(), await freePort()];
-  const url = `http://127.0.0.1:${consolePort}`;
-  const issuer = `http://127.0.0.1:${port}`;
-  const oidc = new Provider(issuer, configurationOf(`${url}/login/callback`, settings));
-  const provider = createServer((request, response) => {
-    calls.push(request.url!);
-    void oidc.callback()(request, response);
-  });
-  await listen(provider, port);
-  providers.push(provider);
-  return world.start('console', {
-    CONSOLE_PORT: String(consolePort),
-    CONSOLE_URL: url,
-    CONSOLE_SESSION_SECRET: SECRET,
-    OIDC_ISSUER: issuer,
-    OIDC_CLIENT_ID: 'console',
-    OIDC_CLIENT_SECRET: CLIENT_SECRET,
-    ...environment,
-  });
-}
-
-/** The user names are the roles; `nobody` has none. */
-function configurationOf(redirectUri: string, more: Configuration): Configuration {
-  return {
-    clients: [
-      {
-        client_id: 'console',
-        client_secret: CLIENT_SECRET,
-        redirect_uris: [redirectUri],
-        response_types: ['code'],
-        grant_types: ['authorization_code'],
-        token_endpoint_auth_method: [
-          ...(more.clientAuthMethods ?? ['client_secret_basic' as const]),
-        ][0],
-      },
-    ],
-    claims: { openid: ['sub', 'roles'], email: ['email', 'email_verified'], profile: [] },
-    conformIdTokenClaims: false,
-    pkce: { required: () => true },
-    findAccount: (_: unknown, id: string) => ({
-      accountId: id,
-      claims: () => ({
-        sub: id,
-        email: `${id}@example.com`,
-        email_verified: true,
-        roles: [id],
-        groups: [id],
-      }),
-    }),
-    ...more,
-  };
-}
-
-/** Each person has a browser profile of their own. */
-async function logIn(
-  name: string,
-  path = '/',
-  at = desk,
-): Promise<{ page: Page; context: BrowserContext }> {
-  const context = await browser.createBrowserContext();
-  const page = await context.newPage();
-  await page.goto(at.url + path);
-  await submitLogIn(page, name);
-  return { page, context };
-}
-
-async function submitLogIn(page: Page, name: string): Promise<void> {
-  await page.type('[name=login]', name);
-  await page.type('[name=password]', 'any');
-  await Promise.all([page.waitForNavigation(), page.click('[type=submit]')]);
-  // The provider asks for consent in its first session, then leads back.
-  if (new URL(page.url()).pathname.startsWith('/interaction'))
-    await Promise.all([page.waitForNavigation(), page.click('[type=submit]')]);
-}
+afterAll(() => browser.close());
 
 test('support logs in, gets the requested page, and reveals under a proven name', async () => {
   const { page } = await logIn('support', `/requests/${requestId}`);

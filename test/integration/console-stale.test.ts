@@ -1,11 +1,8 @@
 /** The first page is refreshed, and once it is not, it says since when and why, and nothing is green. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { createServer, type Server } from 'node:http';
-import { Provider } from 'oidc-provider';
 import type { Browser, Page } from 'puppeteer-core';
-import { freePort } from '../../deploy/local/stores/wait.ts';
 import { accessFaults, openBrowser, picture, textOf } from '../support/browser.ts';
-import { listen } from '../support/listen.ts';
+import { desksOf } from '../support/oidc.ts';
 import { submit } from '../support/processing.ts';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { HEAL_HANG_MS, eventually } from '../support/wait.ts';
@@ -15,7 +12,7 @@ const names = ['controller', 'ingest', 'processor'] as const;
 const { world, ingest, ...others } = await worldOf(names, { controller: false });
 const CONSOLE_PROCESSES = [ingest, ...Object.values(others)].map((one) => one.adminUrl).join(',');
 let browser: Browser;
-let provider: Server;
+const { startDesk, logIn } = desksOf(world, () => browser);
 let desk: InProcess;
 let forwarded: TcpProxy;
 let database: TcpProxy;
@@ -27,7 +24,9 @@ beforeAll(async () => {
   forwarded = await startTcpProxy(desk.url);
   database = await startTcpProxy(world.stores.mongodbUri);
   const apart = await world.start('console', { CONSOLE_PROCESSES, MONGODB_URI: database.url });
-  [cutOff, gone, loggedOut] = [await open(apart.url), await open(forwarded.url), await logIn()];
+  const named = await startDesk({}, { CONSOLE_PROCESSES });
+  const { page: viewer } = await logIn('viewer', '/', named);
+  [cutOff, gone, loggedOut] = [await open(apart.url), await open(forwarded.url), viewer];
   // A chart with a green line has two rounds, in which something was accepted.
   for (const page of [cutOff, gone, loggedOut])
     await eventually('each page to be green', async () => {
@@ -40,8 +39,6 @@ afterAll(async () => {
   database.pass();
   await browser.close();
   await Promise.all([forwarded.close(), database.close()]);
-  provider.close();
-  provider.closeAllConnections();
 });
 
 /** In front of the others, because a tab that is not seen is not refreshed. */
@@ -49,38 +46,6 @@ async function open(url: string): Promise<Page> {
   const context = await browser.createBrowserContext();
   const page = await context.newPage();
   await page.goto(url);
-  return page;
-}
-
-async function logIn(): Promise<Page> {
-  const [port, consolePort] = [await freePort(), await freePort()];
-  const [issuer, url] = [port, consolePort].map((one) => `http://127.0.0.1:${one}`);
-  const client = { client_id: 'console', client_secret: 'a-client-secret-for-tests' };
-  const oidc = new Provider(issuer!, {
-    clients: [{ ...client, redirect_uris: [`${url}/login/callback`] }],
-    claims: { openid: ['sub', 'roles'], email: ['email'], profile: [] },
-    conformIdTokenClaims: false,
-    findAccount: (_: unknown, id: string) => ({
-      accountId: id,
-      claims: () => ({ sub: id, email: `${id}@example.com`, email_verified: true, roles: [id] }),
-    }),
-  });
-  provider = createServer((request, response) => void oidc.callback()(request, response));
-  await listen(provider, port);
-  await world.start('console', {
-    CONSOLE_PROCESSES,
-    CONSOLE_PORT: String(consolePort),
-    CONSOLE_URL: url!,
-    CONSOLE_SESSION_SECRET: 'a-secret-for-tests-of-32-characters-or-more',
-    OIDC_ISSUER: issuer!,
-    OIDC_CLIENT_ID: client.client_id,
-    OIDC_CLIENT_SECRET: client.client_secret,
-  });
-  const page = await open(url!);
-  await page.type('[name=login]', 'viewer');
-  await page.type('[name=password]', 'any');
-  await Promise.all([page.waitForNavigation(), page.click('[type=submit]')]);
-  await Promise.all([page.waitForNavigation(), page.click('[type=submit]')]);
   return page;
 }
 

@@ -134,9 +134,10 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
 
   /** FerretDB has no roles, so a proxy refuses as they would. */
   const refused = new Set<string>();
-  const restrict = async (name: ServiceName): Promise<Environment> => {
+  const restrict = async (name: ServiceName, given: Environment): Promise<Environment> => {
     if (options.documentedRights === undefined) return {};
-    const rights = new Set(documentedRights(name));
+    const acts = given['CONSOLE_ACTIONS'] === 'true' ? ' with actions' : '';
+    const rights = new Set(documentedRights(name + acts));
     const wire = await startMongoWire(stores.mongodbUri);
     closers.add('rights', () => wire.close());
     wire.instead((command) => {
@@ -156,7 +157,7 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
     keyFolder,
     environment,
     async start(name, given = {}) {
-      const overrides = { ...(await restrict(name)), ...given };
+      const overrides = { ...(await restrict(name, given)), ...given };
       const own = new Closers(createLogger('test', 'warn'));
       closers.add(name, () => own.closeAll(), HANG_MS);
       const wanted = { ...environment, ...overrides };
@@ -177,7 +178,7 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
       return { ...started, close: () => own.closeAll() };
     },
     async spawn(name, given = {}) {
-      const overrides = { ...(await restrict(name)), ...given };
+      const overrides = { ...(await restrict(name, given)), ...given };
       const service = await startService(name, { ...environment, LOG_LEVEL: 'info', ...overrides });
       closers.add(name, () => service.stop(), HANG_MS);
       await service.ready();

@@ -212,6 +212,20 @@ for connections and bodies, which are outside V8's heap (docs/decisions/0018).
 {{- end }}
 {{- end -}}
 
+{{/* How long the processes that end requests keep them. Takes the root. */}}
+{{- define "partner-ingest.retentionEnv" -}}
+- name: RETENTION_COMPLETED_DAYS
+  value: {{ .Values.retention.completedDays | quote }}
+- name: RETENTION_REJECTED_DAYS
+  value: {{ .Values.retention.rejectedDays | quote }}
+- name: RETENTION_UNDELIVERABLE_DAYS
+  value: {{ .Values.retention.undeliverableDays | quote }}
+- name: RETENTION_CLOSED_DAYS
+  value: {{ .Values.retention.closedDays | quote }}
+- name: RETENTION_BODY_DAYS
+  value: {{ .Values.retention.bodyDays | quote }}
+{{- end -}}
+
 {{/* Node's own variable for more certificate authorities; holds for MongoDB, Redis, SMTP and traces alike. Takes the root. */}}
 {{- define "partner-ingest.caEnv" -}}
 {{- if or .Values.caBundle.existingConfigMap .Values.caBundle.existingSecret }}
