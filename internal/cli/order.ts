@@ -10,7 +10,7 @@ import {
   type Outcome,
   type Tally,
 } from '../orders/order.ts';
-import { printable, table } from '../platform/terminal.ts';
+import { duration, printable, table } from '../platform/terminal.ts';
 import { utc } from '../view/times.ts';
 import {
   CommandError,
@@ -20,8 +20,7 @@ import {
   type Command,
   type ExitCode,
 } from './command.ts';
-import { CHANGES_LISTED } from './limits.ts';
-import { progressOf } from './progress.ts';
+import { CHANGES_LISTED, PROGRESS_EVERY_MS } from './limits.ts';
 
 interface Guarded extends Command {
   /** It cannot be undone, so it needs a name. */
@@ -171,4 +170,29 @@ async function tell<T>(
     out.note(`stopped: what was done stays done; to go on, give the same command again${where}`);
   }
   return isLeft;
+}
+
+/** Tells now and then how many are done, the speed and the time that remains. */
+function progressOf(
+  total: number | undefined,
+  { out, clock }: Pick<Call, 'out' | 'clock'>,
+): (count: number) => void {
+  const startedMs = clock.monotonicMs();
+  let [toldMs, done] = [startedMs, 0];
+  return (count) => {
+    done += count;
+    const now = clock.monotonicMs();
+    if (now - toldMs < PROGRESS_EVERY_MS) return;
+    toldMs = now;
+    const elapsedMs = now - startedMs;
+    const rate = Math.round((done * 1_000) / elapsedMs);
+    const [of, time] =
+      total === undefined
+        ? ['', '']
+        : [
+            ` of about ${total}`,
+            `, about ${duration((Math.max(0, total - done) * elapsedMs) / done)} left`,
+          ];
+    out.note(`${done}${of} requests, ${rate} a second${time}`);
+  };
 }
