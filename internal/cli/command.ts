@@ -1,10 +1,7 @@
 /** The interface of an operator's command. */
-import type { Trail } from '../audit/trail.ts';
 import type { OrderDesk } from '../orders/order.ts';
-import type { PartnerHolds } from '../partner/flags.ts';
-import type { KeyStore } from '../partner/key-store.ts';
 import type { Clock } from '../platform/clock.ts';
-import { lookUp, type FoundSubmission, type Missing } from '../view/look-up.ts';
+import type { FoundSubmission, Missing } from '../view/look-up.ts';
 import type { Reads } from '../view/reads.ts';
 import type { OptionName, Positional, Values } from './options.ts';
 
@@ -44,15 +41,7 @@ export function foundOr(found: FoundSubmission | Missing): FoundSubmission {
   return found;
 }
 
-export async function submissionById(id: string, { desk, clock }: Call): Promise<FoundSubmission> {
-  return foundOr(await lookUp(id, desk, clock.now()));
-}
-
-export interface Desk extends OrderDesk, Reads {
-  readonly keys: KeyStore;
-  readonly holds: PartnerHolds;
-  readonly trail: Trail;
-}
+export type Desk = OrderDesk & Pick<Reads, 'accountRequestsKeptMs'>;
 
 export interface Output {
   line(text?: string): void;

@@ -4,11 +4,12 @@ import { isEmailAddress } from '../application/email-address.ts';
 import type { Person } from '../application/find-person.ts';
 import { normalizeEmail } from '../application/fields.ts';
 import type { OrderPlan, Outcome, Tally } from '../orders/order.ts';
+import { requestTarget } from '../orders/requests.ts';
 import { defined } from '../platform/defined.ts';
 import { isOpen } from '../submission/states.ts';
 import type { PersonalRecord } from '../submission/support-queries.ts';
 import { claimEnd } from '../view/plans.ts';
-import { CommandError, submissionById, UsageError, type Call, type Desk } from './command.ts';
+import { CommandError, UsageError, type Call, type Desk } from './command.ts';
 import { ALIKE_LISTED, ERASE_TRIES } from './limits.ts';
 import { applicantOf, isSame, relationOf, type Relation } from './match-person.ts';
 import { maybeRequestId } from './options.ts';
@@ -78,8 +79,7 @@ async function subjectOf(call: Call): Promise<Pick<Work, 'person' | 'named'>> {
     throw new UsageError('erase: give one of REQUEST_ID, --email or --ein');
   }
   if (id === undefined) return { person: defined({ email, ein }), named: undefined };
-  const record = await submissionById(id, call);
-  const account = await call.desk.accounts.find('requestId', record._id);
+  const { record, account } = await requestTarget({ id }, call);
   if (record.erasedAt !== undefined && account === undefined)
     throw new CommandError(`${record._id} was erased before`);
   // Only the address identifies the person, because a mistyped EIN may be another's.
