@@ -17,7 +17,7 @@ export function rightsOf(command: Document): string[] {
   if (name === 'getMore') return [`${command['collection']} find`];
   if (name === 'insert') return [`${collection} insert`];
   if (name === 'delete') return [`${collection} remove`];
-  if (name === 'createIndexes' || name === 'listIndexes') return [`${collection} indexes`];
+  if (name === 'createIndexes') return [`${collection} indexes`];
   const inserts = has('updates') ? [`${collection} insert`] : [];
   if (name === 'update') return [`${collection} update`, ...inserts];
   if (name === 'findAndModify') return [`${collection} find`, `${collection} update`, ...inserts];
