@@ -10,6 +10,7 @@ import { errors } from './errors.ts';
 const now = new Date('2026-11-22T12:00:00Z');
 const known = (partnerId: string, active: boolean, terms: KeyTerms = {}): KeyLookup => ({
   known: true,
+  keyId: 'abcdef012345',
   partnerId,
   active,
   revoked: false,
@@ -44,6 +45,7 @@ describe('authenticate', () => {
     for (const header of ['Bearer good', 'bEaReR good', 'Bearer\tgood', '  Bearer   good  ']) {
       expect(authenticate(header)).toEqual({
         ok: true,
+        keyId: 'abcdef012345',
         partnerId: 'demo',
         terms: { maxPerMinute: 5 },
       });

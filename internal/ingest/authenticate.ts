@@ -12,10 +12,17 @@ type Refusal = (typeof errors)['keyMissing' | 'keyInvalid' | 'partnerInactive'];
 type Because = 'revoked' | 'ended' | 'address' | 'mode';
 
 export type Authentication =
-  | { readonly ok: true; readonly partnerId: string; readonly terms: KeyTerms }
+  | {
+      readonly ok: true;
+      readonly keyId: string;
+      readonly partnerId: string;
+      readonly terms: KeyTerms;
+    }
   | {
       readonly ok: false;
       readonly answer: Refusal;
+      /** Absent, like the next two, where the key is unknown. */
+      readonly keyId?: string;
       readonly partnerId?: string;
       readonly terms?: KeyTerms;
       readonly because?: Because;
@@ -29,6 +36,7 @@ export interface IdentifyTools {
 /** What the request holds counts for its partner from now on. */
 export function identify(request: FastifyRequest, tools: IdentifyTools): Authentication {
   const authentication = authenticate(request.headers.authorization, request.client.ip, tools);
+  request.keyId = authentication.keyId;
   request.partnerId = authentication.partnerId ?? '';
   request.terms = authentication.terms ?? {};
   if (authentication.ok) {
@@ -55,14 +63,15 @@ export function authenticate(
   if (key === '') return { ok: false, answer: errors.keyMissing };
   const found = keys.lookup(key);
   if (!found.known) return { ok: false, answer: errors.keyInvalid };
-  const { partnerId, terms } = found;
+  const { keyId, partnerId, terms } = found;
+  const owner = { keyId, partnerId, terms };
   const invalid = (because: Because): Authentication => {
-    return { ok: false, answer: errors.keyInvalid, partnerId, terms, because };
+    return { ok: false, answer: errors.keyInvalid, ...owner, because };
   };
   if (found.revoked) return invalid('revoked');
   if (terms.notAfter !== undefined && clock.now() >= terms.notAfter) return invalid('ended');
   if (!found.admits(address)) return invalid('address');
   if (found.otherMode) return invalid('mode');
-  if (!found.active) return { ok: false, answer: errors.partnerInactive, partnerId, terms };
-  return { ok: true, partnerId, terms };
+  if (!found.active) return { ok: false, answer: errors.partnerInactive, ...owner };
+  return { ok: true, ...owner };
 }

@@ -26,6 +26,8 @@ declare module 'fastify' {
     client: ClientAddress;
     contentType: string | undefined;
     partnerId: string;
+    /** Of a known key. */
+    keyId: string | undefined;
     /** Of its key, once that is known. */
     terms: KeyTerms;
     incomingBody: IncomingBody;
@@ -50,6 +52,7 @@ export interface HookTools extends BrokenTools {
 export function addHooks(app: FastifyInstance, tools: HookTools): void {
   app.decorateRequest('startedAt', 0);
   app.decorateRequest('partnerId', '');
+  app.decorateRequest('keyId', undefined);
   app.decorateRequest('terms', null as unknown as KeyTerms);
   app.decorateRequest('contentType', undefined);
   app.decorateRequest('client', null as unknown as ClientAddress);

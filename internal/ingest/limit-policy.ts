@@ -2,6 +2,7 @@
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ownerName } from '../partner/mode.ts';
+import { defined } from '../platform/defined.ts';
 import type { OverLimitRecorder } from '../submission/over-limit.ts';
 import { authenticate, type IdentifyTools } from './authenticate.ts';
 import { tooManyRequests, type Limit } from './errors.ts';
@@ -53,15 +54,15 @@ export class Limits {
     this.submissions = {
       ...limit,
       onExceeded: (request) => {
-        countForPartner(request, tools);
-        this.#countOver(request);
+        identifyOver(request, tools);
+        this.#countOver(request, this.ofAddress);
       },
     };
     // Look-ups must not use up submissions.
     this.lookUps = {
       ...limit,
       groupId: ' status',
-      onExceeded: (request) => countForPartner(request, tools),
+      onExceeded: (request) => identifyOver(request, tools),
     };
   }
 
@@ -92,20 +93,34 @@ export class Limits {
     const windowMs = PARTNER_MINUTE_SECONDS * 1_000;
     const { current, ttl } = await this.#tools.limiter.count(key, windowMs, max);
     if (current <= max) return;
-    this.#countOver(request);
-    const windowSeconds = PARTNER_MINUTE_SECONDS;
-    throw new OverLimit({ amount: `${max}`, windowSeconds, whose: 'this partner' }, ttl);
+    const limit: Limit = {
+      amount: `${max}`,
+      windowSeconds: PARTNER_MINUTE_SECONDS,
+      whose: 'this partner',
+    };
+    this.#countOver(request, limit);
+    throw new OverLimit(limit, ttl);
   }
 
-  #countOver({ client, id }: FastifyRequest): void {
-    this.#tools.overLimit.add(client.limitKey, id);
+  #countOver({ client, id, keyId, partnerId, terms }: FastifyRequest, limit: Limit): void {
+    const { amount, windowSeconds, whose } = limit;
+    const time = windowSeconds === PARTNER_MINUTE_SECONDS ? 'a minute' : `in ${windowSeconds} s`;
+    const of = whose === 'one address' ? 'this address' : whose;
+    this.#tools.overLimit.add({
+      requestId: id,
+      address: client.limitKey,
+      ...(keyId === undefined ? {} : { keyId, partnerId, ...defined({ test: terms.test }) }),
+      limit: `${amount} ${time} of ${of}`,
+    });
   }
 }
 
-/** Its key is not checked any more, but its partner's metric must show the 429. */
-function countForPartner(request: FastifyRequest, tools: IdentifyTools): void {
+/** Its key is not checked any more, but its partner's counts must show the 429. */
+function identifyOver(request: FastifyRequest, tools: IdentifyTools): void {
   const { headers, client } = request;
-  const { partnerId = '', terms = {} } = authenticate(headers.authorization, client.ip, tools);
+  const known = authenticate(headers.authorization, client.ip, tools);
+  const { keyId, partnerId = '', terms = {} } = known;
+  request.keyId = keyId;
   request.partnerId = partnerId;
   request.terms = terms;
 }

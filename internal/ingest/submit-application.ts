@@ -6,6 +6,7 @@ import { parseJsonObject } from '../application/parse-application.ts';
 import { endingOf, type TestEnding } from '../application/test-endings.ts';
 import { Allowance } from '../platform/allowance.ts';
 import type { Clock } from '../platform/clock.ts';
+import { defined } from '../platform/defined.ts';
 import type { Logger } from '../platform/log.ts';
 import type { HintOutbox } from '../queue/hint-outbox.ts';
 import { hintFor } from '../queue/job.ts';
@@ -14,7 +15,7 @@ import type { GroupCommit } from '../submission/group-commit.ts';
 import type { Bound } from '../submission/idempotency.ts';
 import { newRecord, type Received } from '../submission/new-record.ts';
 import { FIRST_SIGHT_GRACE_MS } from '../submission/limits.ts';
-import type { OverLimitRecorder } from '../submission/over-limit.ts';
+import type { OverLimitRecorder, TurnedAway } from '../submission/over-limit.ts';
 import { FIRST_DUE_MS, type SubmissionRecord } from '../submission/submission.ts';
 import type { Withdrawals } from '../submission/withdrawals.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
@@ -66,10 +67,15 @@ export function authenticateRequest(
   }
   const authentication = identify(request, tools);
   if (authentication.ok) return true;
-  const { answer, partnerId, because } = authentication;
+  const { answer, keyId, partnerId, terms, because } = authentication;
   if (because !== undefined) tools.metrics.keysOutOfTerms.inc({ because });
   tools.refusals.keep(
-    { address: request.client.limitKey, status: answer.status, requestId: request.id },
+    {
+      address: request.client.limitKey,
+      status: answer.status,
+      requestId: request.id,
+      ...defined({ keyId, partnerId, test: terms?.test }),
+    },
     () => {
       const received = { ...receivedOf(request, tools.clock.now()), partnerId };
       const keptDays = tools.retention.refusedDays;
@@ -230,6 +236,7 @@ function receivedOf(request: FastifyRequest, receivedAt: Date): Received {
     receivedAt,
     remoteIp: request.client.ip,
     partnerId: request.partnerId,
+    keyId: request.keyId,
     test: request.terms.test,
     userAgent: request.headers['user-agent'],
     contentType: request.contentType,
@@ -315,11 +322,10 @@ export class Refusals {
   }
 
   keep(
-    request: { readonly address: string; readonly status: 401 | 403; readonly requestId: string },
+    request: TurnedAway & { readonly status: 401 | 403 },
     recordOf: () => SubmissionRecord,
   ): void {
-    const { address, status, requestId } = request;
-    const count = (): void => this.#tools.overLimit.add(address, requestId, status);
+    const count = (): void => this.#tools.overLimit.add(request);
     if (this.#allowance.take()) void this.#record(recordOf(), count);
     else count();
   }

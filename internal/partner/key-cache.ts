@@ -2,7 +2,7 @@
 import type { Clock } from '../platform/clock.ts';
 import type { Logger } from '../platform/log.ts';
 import type { Loops } from '../platform/loop.ts';
-import { hashApiKey, isTestKey } from './api-key.ts';
+import { hashApiKey, isTestKey, keyIdOf } from './api-key.ts';
 import type { KeyDocument, StoredKey } from './key-document.ts';
 import type { KeyStore } from './key-store.ts';
 import { addressCheck, type KeyTerms } from './key-terms.ts';
@@ -15,6 +15,7 @@ const TOUCH_FAILS_AFTER_MS = 90_000;
 
 interface KnownKey {
   readonly known: true;
+  readonly keyId: string;
   readonly partnerId: string;
   readonly active: boolean;
   readonly terms: KeyTerms;
@@ -114,7 +115,14 @@ export class KeyCache {
     this.#keys = new Map(
       keys.map(({ hash, partnerId, status, terms }) => [
         hash,
-        { known: true, partnerId, active: status === 'active', terms, admits: addressCheck(terms) },
+        {
+          known: true,
+          keyId: keyIdOf(hash),
+          partnerId,
+          active: status === 'active',
+          terms,
+          admits: addressCheck(terms),
+        },
       ]),
     );
     if (this.#version === undefined) log.info({ keys: keys.length }, 'partner keys loaded');

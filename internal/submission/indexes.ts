@@ -81,6 +81,14 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     key: { bouncedAt: 1 },
     partialFilterExpression: { bouncedAt: { $exists: true } },
   },
+  // Of all that was turned away in some minutes, and of one partner's.
+  { collection: RATE_LIMITED, name: 'rate_limited_window', key: { windowStart: -1 } },
+  {
+    collection: RATE_LIMITED,
+    name: 'rate_limited_partner',
+    key: { partnerId: 1, windowStart: -1 },
+    partialFilterExpression: { partnerId: { $exists: true } },
+  },
   {
     collection: RATE_LIMITED,
     name: 'rate_limited_expiry',

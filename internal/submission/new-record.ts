@@ -13,6 +13,7 @@ export interface Received {
   readonly receivedAt: Date;
   readonly remoteIp: string;
   readonly partnerId: string | undefined;
+  readonly keyId?: string | undefined;
   readonly test?: true | undefined;
   readonly userAgent?: string | undefined;
   readonly contentType?: string | undefined;
@@ -64,5 +65,6 @@ export function newRecord(received: Received, result: Result): SubmissionRecord 
   const at = (ms: number): Date => new Date(receivedAt.getTime() + ms);
   if (keptDays === undefined) record.dueAt = at(dueInMs);
   else record.expiresAt = at(keptDays * DAY_MS);
+  if (keptDays !== undefined && received.keyId !== undefined) record.keyId = received.keyId;
   return record;
 }

@@ -1,25 +1,41 @@
-/** Counts declined and excess refused requests by address, so a flood cannot fill the database. */
+/**
+ * Counts declined and excess refused requests by address, key and status, so a flood cannot fill
+ * the database.
+ */
 import type { Collection, Db } from 'mongodb';
 import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import type { Loop, Loops } from '../platform/loop.ts';
 import { writeTogether } from '../platform/mongo.ts';
 
-/** Of a window, status and process; further addresses share one count. */
+/**
+ * Of a window, status and process; further ones share one count. Known keys and strangers have as
+ * many each, so that a flood of strangers hides no partner.
+ */
 export const OVER_LIMIT_ADDRESSES = 200;
+/** Each count keeps so many ids. */
 const OVER_LIMIT_IDS = 20;
+/** Beyond them, each count up to here, and all counts of a window together up to the next. */
+const IDS_OF_ONE = 1_000;
+const IDS_TOGETHER = 4_000;
 const REFUSED_WINDOW_MS = 60_000;
 const OVER_LIMIT_FLUSH_MS = 5_000;
 const OVER_LIMIT_FAILS_AFTER_MS = 60_000;
 
 export const RATE_LIMITED = 'rate_limited';
 
-/** `_id` is `<address> [<status> ]<start of window>`. */
+/** `_id` is `<address> [<key> ][<status> ]<start of window>`. */
 export interface RateLimitedRecord {
   readonly _id: string;
   readonly address: string;
+  /** Of a known key; `others` has none. */
+  readonly partnerId?: string;
+  readonly keyId?: string;
+  readonly test?: true;
   /** Absent for 429. */
   readonly status?: RefusedStatus;
+  /** In words: what these requests were over. */
+  readonly limits?: readonly string[];
   readonly windowStart: Date;
   readonly count: number;
   readonly requestIds: readonly string[];
@@ -30,10 +46,22 @@ export const rateLimitedCollection = (db: Db) => db.collection<RateLimitedRecord
 
 type RefusedStatus = 401 | 403;
 
+export interface TurnedAway {
+  readonly requestId: string;
+  readonly address: string;
+  readonly partnerId?: string;
+  readonly keyId?: string;
+  readonly test?: true;
+  /** Absent for 429. */
+  readonly status?: RefusedStatus;
+  readonly limit?: string;
+}
+
 interface Counted {
   /** What its record has from the beginning. */
-  readonly of: Pick<RateLimitedRecord, 'address' | 'status' | 'windowStart' | 'expiresAt'>;
+  readonly of: Omit<RateLimitedRecord, '_id' | 'limits' | 'count' | 'requestIds'>;
   count: number;
+  readonly limits: Set<string>;
   readonly requestIds: string[];
 }
 
@@ -41,7 +69,9 @@ const OTHERS = 'others';
 
 interface Window {
   readonly start: number;
-  readonly addresses: Set<string>;
+  /** How many ids each count keeps. */
+  readonly kept: Map<string, number>;
+  spareIds: number;
 }
 
 interface OverLimitTools {
@@ -57,7 +87,7 @@ export class OverLimitRecorder {
   readonly #collection: Collection<RateLimitedRecord>;
   readonly #loop: Loop;
   #counted = new Map<string, Counted>();
-  readonly #windows = new Map<RefusedStatus | undefined, Window>();
+  readonly #windows = new Map<string, Window>();
 
   constructor(tools: OverLimitTools) {
     this.#tools = tools;
@@ -70,32 +100,40 @@ export class OverLimitRecorder {
     });
   }
 
-  add(address: string, requestId: string, status?: RefusedStatus): void {
+  add({ requestId, limit, ...away }: TurnedAway): void {
     const { clock, retentionDays } = this.#tools;
+    const { status, keyId } = away;
     const windowMs = status === undefined ? this.#tools.windowMs : REFUSED_WINDOW_MS;
-    const windowStart = new Date(Math.floor(clock.now().getTime() / windowMs) * windowMs);
-    const expiresAt = later(windowStart, retentionDays * DAY_MS);
-    const who = this.#isNamed(address, status, windowStart.getTime()) ? address : OTHERS;
-    const id = `${who} ${status === undefined ? '' : `${status} `}${windowStart.toISOString()}`;
-    const counted = this.#counted.get(id) ?? {
-      of: { address: who, ...defined({ status }), windowStart, expiresAt },
+    const start = Math.floor(clock.now().getTime() / windowMs) * windowMs;
+    const window = this.#windowOf(`${status} ${keyId !== undefined}`, start);
+    const name = [away.address, keyId].filter((part) => part !== undefined).join(' ');
+    const isNamed = window.kept.has(name) || window.kept.size < OVER_LIMIT_ADDRESSES;
+    const who = isNamed ? name : OTHERS;
+    const windowStart = new Date(start);
+    const id = [who, status, windowStart.toISOString()].filter((part) => part !== undefined);
+    const counted = this.#counted.get(id.join(' ')) ?? {
+      of: {
+        ...(isNamed ? away : { address: OTHERS, ...defined({ status }) }),
+        windowStart,
+        expiresAt: later(windowStart, retentionDays * DAY_MS),
+      },
       count: 0,
+      limits: new Set(),
       requestIds: [],
     };
     counted.count += 1;
-    if (counted.requestIds.length < OVER_LIMIT_IDS) counted.requestIds.push(requestId);
-    this.#counted.set(id, counted);
+    if (limit !== undefined) counted.limits.add(limit);
+    if (keepsId(window, who)) counted.requestIds.push(requestId);
+    this.#counted.set(id.join(' '), counted);
   }
 
-  /** A flood from many addresses has one count for all beyond the bound. */
-  #isNamed(address: string, status: RefusedStatus | undefined, start: number): boolean {
-    let window = this.#windows.get(status);
+  #windowOf(kind: string, start: number): Window {
+    let window = this.#windows.get(kind);
     if (window?.start !== start) {
-      window = { start, addresses: new Set() };
-      this.#windows.set(status, window);
+      window = { start, kept: new Map(), spareIds: IDS_TOGETHER };
+      this.#windows.set(kind, window);
     }
-    if (window.addresses.size < OVER_LIMIT_ADDRESSES) window.addresses.add(address);
-    return window.addresses.has(address);
+    return window;
   }
 
   async close(): Promise<void> {
@@ -109,15 +147,26 @@ export class OverLimitRecorder {
     const counted = this.#counted;
     this.#counted = new Map();
     await writeTogether(this.#collection, {
-      updates: [...counted].map(([_id, { of, count, requestIds }]) => ({
+      updates: [...counted].map(([_id, { of, count, limits, requestIds }]) => ({
         q: { _id },
         u: {
           $inc: { count },
-          $push: { requestIds: { $each: requestIds, $slice: OVER_LIMIT_IDS } },
+          $push: { requestIds: { $each: requestIds, $slice: IDS_OF_ONE } },
+          ...(limits.size === 0 ? {} : { $addToSet: { limits: { $each: [...limits] } } }),
           $setOnInsert: of,
         },
         upsert: true,
       })),
     });
   }
+}
+
+function keepsId(window: Window, who: string): boolean {
+  const kept = window.kept.get(who) ?? 0;
+  const isSpare = kept >= OVER_LIMIT_IDS;
+  const keeps = !isSpare || (kept < IDS_OF_ONE && window.spareIds > 0);
+  if (keeps && isSpare) window.spareIds -= 1;
+  // `others` is no further address.
+  window.kept.set(who, keeps ? kept + 1 : kept);
+  return keeps;
 }

@@ -22,6 +22,8 @@ export interface SubmissionRecord {
   readonly _id: string;
   readonly receivedAt: Date;
   readonly partnerId?: string;
+  /** Of a request that was turned away with a known key. */
+  readonly keyId?: string;
   /** It came with a test key: nothing about it is real, and it is kept for a week. */
   readonly test?: true;
   readonly remoteIp: string;

@@ -8,11 +8,18 @@ import { bounded, newestOf, pagesOf, READ_DEADLINE_MS, tooLong } from '../platfo
 import { idempotencyDigest } from './idempotency.ts';
 import { literally, namePattern } from './name-pattern.ts';
 import { rateLimitedCollection, type RateLimitedRecord } from './over-limit.ts';
+import { countKinds, type KindsAsked } from './request-kinds.ts';
 import { isOpen, type State } from './states.ts';
 import { live, liveOpen, submissionCollection, type SubmissionRecord } from './submission.ts';
 
 const BODY_PAGE = 100;
 const MINUTE_MS = 60_000;
+/** Of the rate limit, by its setting. */
+const LONGEST_WINDOW_MS = 3_600_000;
+/** Of a week, one key at one address has twice as many in each process. */
+export const COUNTS_READ = 20_000;
+
+export type TurnedAwayCount = Omit<RateLimitedRecord, 'requestIds'>;
 
 export interface Search {
   /** Normalised, like `ein`. */
@@ -26,6 +33,12 @@ export interface Search {
   readonly wholeName?: boolean;
   /** Part of the last error, or the code of a reason. */
   readonly reason?: string;
+  /** Of a reason; with `reason`, of the same one. */
+  readonly field?: string;
+  readonly httpStatus?: number;
+  /** Of a key, for what was turned away. */
+  readonly keyId?: string;
+  readonly mode?: 'live' | 'test';
   readonly since?: Date;
   readonly until?: Date;
   /** Only requests with a smaller id. */
@@ -99,38 +112,67 @@ export class SupportQueries {
   }
 
   /**
-   * Reads all counts, which no index serves: a flood would pay for one at every request. `unnamed`
-   * were turned away within a minute before `at`, and beyond the ids that are kept.
+   * The count that names the id. `unnamed` were turned away within a minute before `at`, and beyond
+   * the ids that are kept.
    */
   async turnedAway(requestId: string, at: Date) {
-    const within = { $gt: later(at, -MINUTE_MS), $lte: at };
-    const search = { $or: [{ requestIds: requestId }, { windowStart: within }] };
-    const found = await this.#rateLimited.find(search, bounded).toArray();
-    const statusOf = ({ status }: RateLimitedRecord) => status ?? 429;
-    const named = found.find(({ requestIds }) => requestIds.includes(requestId));
-    const byStatus = Map.groupBy(found, statusOf);
-    const unnamed = [...byStatus].map(([status, counted]) => ({
-      status,
-      count: counted.reduce((sum, { count, requestIds }) => sum + count - requestIds.length, 0),
-    }));
-    return {
-      status: named && statusOf(named),
-      unnamed: unnamed.filter(({ count }) => count > 0),
-    };
+    const named = await this.#rateLimited.findOne(
+      {
+        // A request may be judged in the window after its id was made.
+        windowStart: { $gt: later(at, -LONGEST_WINDOW_MS), $lte: later(at, MINUTE_MS) },
+        requestIds: requestId,
+      },
+      { projection: { requestIds: 0 }, ...bounded },
+    );
+    if (named !== null) return { named, unnamed: [] };
+    const found = await this.#rateLimited
+      .find({ windowStart: { $gt: later(at, -MINUTE_MS), $lte: at } }, bounded)
+      .limit(COUNTS_READ)
+      .toArray();
+    const unnamed = [...Map.groupBy(found, ({ status = 429 }) => status)].map(
+      ([status, counts]) => ({
+        status,
+        limits: [...new Set(counts.flatMap(({ limits = [] }) => limits))],
+        count: counts.reduce((sum, { count, requestIds }) => sum + count - requestIds.length, 0),
+      }),
+    );
+    return { unnamed: unnamed.filter(({ count }) => count > 0) };
   }
 
+  /** Of all, or of one partner without its tests; of the newest counts, at most `COUNTS_READ`. */
+  async turnedAwaySince(since: Date, partner?: string): Promise<TurnedAwayCount[]> {
+    const whose = partner === undefined ? {} : { ...live, partnerId: partner };
+    return this.#rateLimited
+      .find(
+        { ...whose, windowStart: { $gt: since } },
+        { projection: { requestIds: 0 }, ...bounded },
+      )
+      .sort({ windowStart: -1 })
+      .limit(COUNTS_READ)
+      .toArray();
+  }
+
+  /** Rejects unless all of them could be searched in time. */
   async newest(search: Search, limit: number): Promise<SubmissionRecord[]> {
+    const { found, next } = await this.list(search, limit);
+    if (found.length < limit && next !== undefined) throw tooLong();
+    return found;
+  }
+
+  /** Newest first; `next` is the `before` to go on with, also where time ran out. */
+  async list(search: Search, limit: number) {
     const { since, until, before, ...rest } = search;
     const filter = filterOf(rest);
     // An index of its own finds the few requests of an applicant or a key.
     if (rest.email ?? rest.ein ?? rest.idempotencyKey) {
-      return this.#submissions
+      const found = await this.#submissions
         .find(filterOf(search), { projection: withoutBody, ...bounded })
         .sort({ _id: -1 })
         .limit(limit)
         .toArray();
+      return { found };
     }
-    const { found, next } = await newestOf(this.#submissions, filter, {
+    return newestOf(this.#submissions, filter, {
       size: limit,
       prefix: 'req',
       before: before ?? firstAt(until),
@@ -138,8 +180,6 @@ export class SupportQueries {
       withinMs: READ_DEADLINE_MS,
       projection: withoutBody,
     });
-    if (found.length < limit && next !== undefined) throw tooLong();
-    return found;
   }
 
   pages(
@@ -187,6 +227,11 @@ export class SupportQueries {
     });
   }
 
+  /** A partner's requests by kind and part of the time, without its tests. */
+  kinds(asked: KindsAsked): ReturnType<typeof countKinds> {
+    return countKinds(this.#submissions, asked);
+  }
+
   async *ofApplicant({
     email,
     ein,
@@ -222,7 +267,8 @@ export class SupportQueries {
 }
 
 function filterOf(search: Search): Filter<SubmissionRecord> {
-  const { email, ein, name, partner, state, reason, since, until, before } = search;
+  const { email, ein, name, partner, state, reason, field, since, until, before } = search;
+  const { httpStatus, keyId, mode } = search;
   const whole = search.wholeName === true;
   const key = search.idempotencyKey;
   return {
@@ -231,8 +277,8 @@ function filterOf(search: Search): Filter<SubmissionRecord> {
       ? {}
       : {
           idempotencyDigest: {
-            $in: [{}, { test: true } as const].map((mode) =>
-              idempotencyDigest(ownerName(partner, mode), 'submitApplication', key),
+            $in: [{}, { test: true } as const].map((kind) =>
+              idempotencyDigest(ownerName(partner, kind), 'submitApplication', key),
             ),
           },
         }),
@@ -240,7 +286,12 @@ function filterOf(search: Search): Filter<SubmissionRecord> {
       ? {}
       : { 'applicant.businessName': { $regex: namePattern(name, { whole }), $options: 'i' } }),
     ...(state === undefined ? {} : stateFilter(state)),
-    ...(reason === undefined
+    ...defined({ httpStatus, keyId }),
+    ...(mode === undefined ? {} : mode === 'live' ? live : { test: true }),
+    ...(field === undefined
+      ? {}
+      : { reasons: { $elemMatch: { field, ...defined({ code: reason }) } } }),
+    ...(reason === undefined || field !== undefined
       ? {}
       : {
           $or: [

@@ -8,6 +8,7 @@ import { tookTooLong } from '../platform/mongo-read.ts';
 import { duration } from '../platform/terminal.ts';
 import type { State } from '../submission/states.ts';
 import { RECORD_SCHEMA, type SubmissionRecord } from '../submission/submission.ts';
+import type { TurnedAwayCount } from '../submission/support-queries.ts';
 import type { Reads } from './reads.ts';
 import { utc } from './times.ts';
 
@@ -114,14 +115,22 @@ async function knownOf(id: string, submissions: Stores['submissions'], now: Date
   });
   if (counted === undefined)
     return `${given}: ${UNRECORDED}; the many requests counted as turned away could not be searched`;
-  const { status, unnamed } = counted;
-  if (status === 429)
-    return 'it was over the rate limit and answered 429, which is counted but not recorded';
-  if (status !== undefined)
-    return `it was one of many answered ${status}, which are counted but not recorded`;
+  const { named, unnamed } = counted;
+  if (named !== undefined) return turnedAwayInWords(named);
   if (unnamed.length === 0) return `${given}: ${UNRECORDED}`;
-  const many = unnamed.map((one) => `${one.count} answered ${one.status}`).join(' or ');
+  const many = unnamed
+    .map(({ count, status, limits }) =>
+      [`${count} answered ${status}`, limits.join(', ')].filter((words) => words !== '').join(': '),
+    )
+    .join(' or ');
   return `${given}: perhaps one of ${many} in that minute, which are counted but not recorded; else ${UNRECORDED}`;
+}
+
+/** As in "answered 429: 300 a minute of this address; not recorded". */
+function turnedAwayInWords({ status, limits = [], address, partnerId, keyId }: TurnedAwayCount) {
+  const why = status === undefined ? limits.join(', ') || 'over a limit' : 'in a flood of such';
+  const who = keyId === undefined ? 'no known key' : `key ${keyId} of partner ${partnerId}`;
+  return `answered ${status ?? 429}: ${why}; not recorded, only counted: ${who} at ${address}`;
 }
 
 /** A count may be lost, or past its retention. */

@@ -19,6 +19,7 @@ export function recordJson(record: SubmissionRecord, reveal: boolean): Record<st
     received_at: record.receivedAt,
     state_at: record.stateAt,
     partner: record.partnerId,
+    key: record.keyId,
     test: record.test,
     http_status: record.httpStatus,
     applicant: applicant && namedAsSent(maskApplicant(applicant, reveal)),

@@ -76,6 +76,7 @@ function toolsOf(world: World, process: SimProcess): SubmitTools {
       loaded: true,
       lookup: () => ({
         known: true,
+        keyId: 'abcdef012345',
         partnerId: 'demo',
         active: true,
         revoked: false,
