@@ -4,7 +4,7 @@ import { MongoError } from 'mongodb';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { Trail } from '../../internal/audit/trail.ts';
-import { Activity } from '../../internal/console/activity.ts';
+import { Activity, LIMITED_MS } from '../../internal/console/activity.ts';
 import { readPods } from '../../internal/console/readings.ts';
 import type { Desk } from '../../internal/console/routes.ts';
 import { startConsole } from '../../internal/console/server.ts';
@@ -148,14 +148,15 @@ function followReadings(
     run: async () => {
       try {
         const problems = reads.keys.problems.list();
-        const [partners, dead, secrets, sessions] = await Promise.all([
+        const [partners, dead, secrets, turnedAway, sessions] = await Promise.all([
           partnersView(reads, clock.now(), problems),
           tallyOf({ state: 'dead_lettered' }, reads),
           problems,
+          reads.submissions.turnedAwaySince(later(clock.now(), -LIMITED_MS)),
           trail.endedSessions(later(clock.now(), -SESSION_SECONDS * 1_000)),
         ]);
         for (const id of sessions) ended.add(id);
-        activity.stored = { partners, dead, secrets, at: clock.now() };
+        activity.stored = { partners, dead, secrets, turnedAway, at: clock.now() };
       } catch (error) {
         const fault = databaseFault(error) ?? 'The console has a fault; its log has more.';
         activity.stored = { ...activity.stored, fault };

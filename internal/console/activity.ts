@@ -1,28 +1,44 @@
 /** What the pods' counters say of the last hour, and what the database said last. */
 import type { SecretProblem } from '../partner/secret-problems.ts';
+import { later } from '../platform/clock.ts';
+import type { TurnedAwayCount } from '../submission/support-queries.ts';
 import type { LineState } from '../view/next.ts';
 import type { PartnerView } from '../view/partners.ts';
 import type { Tally } from '../view/search.ts';
 import type { Pod, Sample } from './readings.ts';
 
-/** An hour of rounds. */
-const HISTORY_ROUNDS = 360;
+/** Of charts and counts. */
+const SHOWN_MS = 3_600_000;
+/** With the hour before, of a round every 10 s. */
+const HISTORY_ROUNDS = 750;
+/** Around an hour ago: a single round says little. */
+const COMPARED_MS = 150_000;
+
+/** A partner that was over its limit before that is well again. */
+export const LIMITED_MS = 300_000;
 
 /** By the value of a label. */
 type Sums = Readonly<Record<string, number>>;
 
-interface Round {
+interface Round extends Measured {
   readonly at: Date;
+  /** Since the round before. */
+  readonly got: ByPartner;
+}
+
+/** By step; undefined where no controller has counted. */
+type Waits = Readonly<
+  Record<'account' | 'mail' | 'onHold' | 'delayed' | 'oldestSeconds', number | undefined>
+>;
+
+interface Measured {
   /** A minute, as `finished` and `mails`. */
   readonly answers: Sums;
   readonly finished: Sums;
   readonly mails: Sums;
   /** Of accepts since the round before; undefined if there were none. */
   readonly p99Seconds: number | undefined;
-  /** Undefined where no controller has counted them. */
-  readonly waiting: number | undefined;
-  /** Since the round before. */
-  readonly got: ByPartner;
+  readonly waits: Waits;
 }
 
 /** Answers by status, and what was rejected later as `rejected`. */
@@ -50,6 +66,8 @@ interface Stored {
   readonly partners: readonly PartnerView[];
   readonly dead: readonly Tally[];
   readonly secrets: readonly SecretProblem[];
+  /** Of the last `LIMITED_MS`. */
+  readonly turnedAway: readonly TurnedAwayCount[];
   /** When they were read; undefined before the first time. */
   readonly at?: Date;
   /** Why the database cannot be read. */
@@ -57,9 +75,9 @@ interface Stored {
 }
 
 export class Activity {
-  stored: Stored = { partners: [], dead: [], secrets: [] };
+  stored: Stored = { partners: [], dead: [], secrets: [], turnedAway: [] };
   pods: readonly Pod[] = [];
-  /** Oldest first; at most an hour. */
+  /** Oldest first; at most two hours. */
   readonly rounds: Round[] = [];
   readonly startedAt: Date;
   /** What all processors wait for, and since which round. */
@@ -112,8 +130,25 @@ export class Activity {
     return this.pods.filter(({ component }) => component === 'processor');
   }
 
+  /** Of the last hour. */
+  shown(): readonly Round[] {
+    const since = this.#ago(SHOWN_MS);
+    return this.rounds.filter(({ at }) => at > since);
+  }
+
+  /** The mean of some minutes; undefined where none was read then. */
+  hourBefore(): Measured | undefined {
+    const [from, to] = [SHOWN_MS + COMPARED_MS, SHOWN_MS - COMPARED_MS].map((ms) => this.#ago(ms));
+    const rounds = this.rounds.filter(({ at }) => at > from! && at < to!);
+    return rounds.length === 0 ? undefined : meanOf(rounds);
+  }
+
+  #ago(ms: number): Date {
+    return later(this.rounds.at(-1)?.at ?? this.startedAt, -ms);
+  }
+
   /** What each partner's requests got, in the last hour by default. */
-  partners(since = this.startedAt): ByPartner {
+  partners(since = this.#ago(SHOWN_MS)): ByPartner {
     const rounds = this.rounds.filter(({ at }) => at > since);
     const all = rounds.flatMap(({ got }) => [...got]);
     return byPartner(
@@ -182,8 +217,42 @@ function roundOf(grown: readonly Growth[], pods: readonly Pod[], at: Date): Roun
     finished: aMinute(finished, 'state'),
     mails: aMinute(of('mails_total'), 'result'),
     p99Seconds: quantile(of('accept_seconds_bucket'), 0.99),
-    waiting: account === undefined ? undefined : account + (mail ?? 0),
+    waits: {
+      account,
+      mail,
+      onHold: gauge(pods, 'records_on_hold'),
+      delayed: gauge(pods, 'queue_jobs', { state: 'delayed' }),
+      oldestSeconds: gauge(pods, 'oldest_waiting_seconds'),
+    },
     got: byPartner(counted.filter(({ count }) => count > 0)),
+  };
+}
+
+function meanOf(rounds: readonly Round[]): Measured {
+  const ofSums = (what: 'answers' | 'finished' | 'mails'): Sums =>
+    summed(
+      rounds.flatMap((round) =>
+        Object.entries(round[what]).map(([key, value]) => [key, value / rounds.length] as const),
+      ),
+    );
+  const of = (read: (round: Round) => number | undefined): number | undefined => {
+    const values = rounds.map(read).filter((value) => value !== undefined);
+    return values.length === 0
+      ? undefined
+      : values.reduce((sum, one) => sum + one, 0) / values.length;
+  };
+  return {
+    answers: ofSums('answers'),
+    finished: ofSums('finished'),
+    mails: ofSums('mails'),
+    p99Seconds: of(({ p99Seconds }) => p99Seconds),
+    waits: {
+      account: of(({ waits }) => waits.account),
+      mail: of(({ waits }) => waits.mail),
+      onHold: of(({ waits }) => waits.onHold),
+      delayed: of(({ waits }) => waits.delayed),
+      oldestSeconds: of(({ waits }) => waits.oldestSeconds),
+    },
   };
 }
 

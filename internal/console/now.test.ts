@@ -34,7 +34,7 @@ const WELL: Values = [
 
 function viewOf(values: Values, { processor = pod('processor'), now = at(10) } = {}) {
   const activity = new Activity(START);
-  activity.stored = { partners: [], dead: [], secrets: [], at: START };
+  activity.stored = { partners: [], dead: [], secrets: [], turnedAway: [], at: START };
   activity.add([pod('ingest'), processor, pod('controller', values)], START);
   return nowView(activity, now);
 }

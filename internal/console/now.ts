@@ -4,7 +4,8 @@ import { later } from '../platform/clock.ts';
 import { duration } from '../platform/terminal.ts';
 import { kinds } from '../view/check-records.ts';
 import type { Tally } from '../view/search.ts';
-import { gauge, type Activity } from './activity.ts';
+import { turnedAwayRows } from '../view/turned-away.ts';
+import { gauge, LIMITED_MS, type Activity } from './activity.ts';
 import { answersOf } from './answers.ts';
 import type { Pod } from './readings.ts';
 
@@ -15,9 +16,6 @@ const SECRETS_SHOWN = 10;
 
 /** Three rounds of reading: what is older may no longer be true. */
 const STALE_MS = 30_000;
-
-/** A partner that was over its limit before that is well again. */
-const LIMITED_MS = 300_000;
 
 /** As the alerts have them. */
 const ACCOUNT_WAITS_S = 600;
@@ -52,15 +50,9 @@ export function nowView(activity: Activity, now: Date) {
     problems: problemsOf(activity, now),
     unread: unreadOf(activity),
     last,
-    /** By step; undefined where no controller has counted. */
-    waiting: {
-      account: gauge(pods, 'records', { state: 'recorded' }),
-      mail: gauge(pods, 'records', { state: 'account_created' }),
-      onHold: gauge(pods, 'records_on_hold'),
-      delayed: gauge(pods, 'queue_jobs', { state: 'delayed' }),
-    },
-    oldestSeconds: gauge(pods, 'oldest_waiting_seconds'),
+    before: activity.hourBefore(),
     partners: partnerRows(activity),
+    turnedAway: turnedAwayRows(stored.turnedAway),
     pods,
   };
 }
@@ -221,7 +213,12 @@ function atTheirLimit(activity: Activity, now: Date): Problem[] {
     const { requests, answers } = answersOf(got);
     const limited = answers.find((one) => one.got === '429');
     if (limited === undefined) return [];
-    const what = `${limited.count} of ${requests} requests of the last 5 minutes were answered 429: over a limit`;
+    const over = turnedAwayRows(
+      activity.stored.turnedAway.filter((one) => one.partnerId === partner && !one.test),
+    ).rows.find(({ status }) => status === 429);
+    const limit =
+      over === undefined ? 'a limit' : `${over.why}: key ${over.key} at ${over.address}`;
+    const what = `${limited.count} of ${requests} requests of the last 5 minutes were answered 429: over ${limit}`;
     return [{ weight: 'warn', who: 'partner', partner, what }];
   });
 }

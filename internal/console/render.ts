@@ -5,7 +5,9 @@ import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { Clock } from '../platform/clock.ts';
 import { duration, printable } from '../platform/terminal.ts';
 import { formOwner, type Person } from './sign-in.ts';
+import type { State } from '../submission/states.ts';
 import { causesOf, keyStatusInWords, switchedOffBy, type PartnerView } from '../view/partners.ts';
+import { toneOf } from '../view/request.ts';
 import { utcSeconds } from '../view/times.ts';
 
 interface Model {
@@ -26,9 +28,11 @@ declare module 'fastify' {
 /** Safe as it is. */
 class Html {
   readonly text: string;
+  readonly isNumber: boolean;
 
-  constructor(text: string) {
+  constructor(text: string, isNumber = false) {
     this.text = text;
+    this.isNumber = isNumber;
   }
 }
 
@@ -47,19 +51,27 @@ const eta = new Eta({
 
 const numbers = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 
+/** As `internal/view` writes it. */
+const UTC = /(\d{4}-\d\d-\d\d) (\d\d:\d\d(?::\d\d(?:\.\d+)?)?) UTC/g;
+
 /** What every template may use. */
 const words = {
   number: (value: number | undefined): string =>
-    value === undefined ? '–' : numbers.format(value),
-  percent: (share: number | undefined): string =>
-    share === undefined ? '–' : `${numbers.format(share * 100)} %`,
+    value === undefined ? '–' : numbers.format(value < 100 ? value : Math.round(value)),
+  percent: (share: number | undefined): string => {
+    if (share === undefined) return '–';
+    return share > 0 && share < 0.001 ? '< 0.1 %' : `${numbers.format(share * 100)} %`;
+  },
   seconds: (value: number | undefined): string =>
     value === undefined ? '–' : duration(value * 1_000),
-  /** The script adds the reader's own time. */
+  /** A script may show the reader's own time instead. */
   time: (date: Date | undefined): Html | string =>
     date === undefined
       ? '–'
       : new Html(`<time datetime="${date.toISOString()}">${utcSeconds(date)} UTC</time>`),
+  /** With the times in it as such. */
+  timed: (text: string): Html =>
+    new Html(escaped(text).replace(UTC, '<time datetime="$1T$2Z">$&</time>')),
   partnerLink: (name: string): Html =>
     new Html(`<a href="/partners/${encodeURIComponent(name)}">${escaped(name)}</a>`),
   activeOf: ({ active, inactive }: PartnerView['keys']): string =>
@@ -69,6 +81,15 @@ const words = {
     new Html(
       `<a href="/requests/${encodeURIComponent(id)}" target="_blank" rel="noopener">${escaped(id)}</a>`,
     ),
+  /** A figure that leads to the list it counts. */
+  listLink: (address: string, count: number): Html =>
+    new Html(`<a href="${escaped(address)}">${numbers.format(count)}</a>`, true),
+  badge: (state: string, tone: string): Html =>
+    new Html(`<b class="badge ${tone}">${escaped(state)}</b>`),
+  /** Of a partner. */
+  statusBadge: (status: string): Html =>
+    words.badge(status, { active: 'good', 'no keys': 'other' }[status] ?? 'bad'),
+  badgeOf: (state: State): Html => words.badge(state, toneOf(state)),
   requests: (ids: readonly string[]): Html => {
     const links = ids.map((id) => words.request(id).text).join('<br>');
     return new Html(`<details><summary>${ids.length} requests</summary>${links}</details>`);

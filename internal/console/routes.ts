@@ -3,19 +3,21 @@ import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { Trail } from '../audit/trail.ts';
-import { later, type Clock } from '../platform/clock.ts';
+import type { Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import { states } from '../submission/states.ts';
 import { plainText } from '../submission/name-pattern.ts';
 import type { Search } from '../submission/support-queries.ts';
 import { isAddress, lookUp, type FoundSubmission } from '../view/look-up.ts';
 import { keysView, partnersView, reactivation, secretsOf } from '../view/partners.ts';
+import { periods, periodView } from '../view/period.ts';
 import type { Reads } from '../view/reads.ts';
 import { requestView } from '../view/request.ts';
 import { rowOf, searchInWords, tallyOf } from '../view/search.ts';
 import { fields, text, when, WHY_MAX } from '../view/search-fields.ts';
 import type { Activity } from './activity.ts';
 import { answersOf } from './answers.ts';
+import { addRequestLists, addressOf, listOf } from './lists.ts';
 import { nowView } from './now.ts';
 import { LIMITED, type Person } from './sign-in.ts';
 
@@ -28,8 +30,6 @@ const KEPT = ['id', 'since', 'until', ...Object.keys(fields)];
 /** Searches that may be continued, for an hour; further ones must be asked for again. */
 const CONTINUED = 1_000;
 const CONTINUED_MS = 3_600_000;
-/** As long as the first page's table counts; a day of a busy partner is too much to group. */
-const PARTNER_SHOWN_MS = 3_600_000;
 
 export interface Desk {
   readonly reads: Omit<Reads, 'accountRequestsKeptMs'>;
@@ -45,6 +45,7 @@ export function addRoutes(app: FastifyInstance, desk: Desk, clock: Clock): void 
   addFind(app, desk, clock);
   addRequest(app, desk, clock);
   addLists(app, desk, clock);
+  addRequestLists(app, desk.reads, clock);
 }
 
 function addNow(app: FastifyInstance, { activity }: Desk, clock: Clock): void {
@@ -53,12 +54,12 @@ function addNow(app: FastifyInstance, { activity }: Desk, clock: Clock): void {
   );
   app.get('/history.json', (_, reply) =>
     reply.header('cache-control', 'no-store').send(
-      activity.rounds.map(({ at, answers, finished, p99Seconds, waiting }) => ({
+      activity.shown().map(({ at, answers, finished, p99Seconds, waits }) => ({
         at: at.getTime() / 1_000,
         answers,
         finished,
         p99Seconds,
-        waiting,
+        waiting: waits.account === undefined ? undefined : waits.account + (waits.mail ?? 0),
       })),
     ),
   );
@@ -71,7 +72,7 @@ function addFind(app: FastifyInstance, desk: Desk, clock: Clock): void {
     reply.page('find', { title: 'Find', states, asked: {}, faults: {}, hidden: [], ...more });
   app.get('/find', (_, reply) => page(reply, {}));
   app.post('/find', LIMITED, async (request, reply) => {
-    const form = filledIn(request.body as object);
+    const { _csrf, ...form } = filledIn(request.body as object);
     const { asked, before } = continued.get(form['more'] ?? '') ?? { asked: form };
     const named = asked['id'] && plainText(asked['id']);
     if (named !== undefined && !isAddress(named)) {
@@ -85,6 +86,8 @@ function addFind(app: FastifyInstance, desk: Desk, clock: Clock): void {
     };
     const { search, faults } = searchOf({ ...asked, ...defined({ email: named }) }, clock.now());
     if (search === undefined) return page(reply, { ...again, faults, status: 400 });
+    const list = listOf(asked, clock.now());
+    if (list !== undefined) return reply.redirect(list, 303);
     const person = request.person!;
     // By parts, a viewer could read what is masked, a letter at a time.
     const wholeName = person.role === 'viewer';
@@ -191,11 +194,13 @@ function addLists(app: FastifyInstance, { reads, activity }: Desk, clock: Clock)
   });
   app.get('/partners/:partner', async (request, reply) => {
     const { partner } = request.params as { partner: string };
+    const { period: asked } = request.query as { period?: string };
+    const period = periods.find((one) => one === asked) ?? '1h';
     const now = clock.now();
-    const [keys, partners, tallies] = await Promise.all([
+    const [keys, partners, view] = await Promise.all([
       keysView(reads, partner),
       partnersView(reads, now),
-      tallyOf({ partner, since: later(now, -PARTNER_SHOWN_MS) }, reads),
+      periodView({ partner, period, now }, reads),
     ]);
     const about = partners.find((one) => one.partner === partner);
     const undo = about?.inactiveBy.map(reactivation) ?? [];
@@ -206,7 +211,10 @@ function addLists(app: FastifyInstance, { reads, activity }: Desk, clock: Clock)
       secrets: secretsOf(keys, about?.problems ?? []),
       answered: answersOf(activity.partners().get(partner)),
       keys,
-      tallies,
+      periods,
+      period,
+      view,
+      listOf: listsOf(partner, view),
       undo,
     });
   });
@@ -216,6 +224,13 @@ function addLists(app: FastifyInstance, { reads, activity }: Desk, clock: Clock)
     const { shown, next } = firstOf(found, TRAIL_PAGE);
     return reply.page('trail', { title: 'Trail', rows: shown, older: next });
   });
+}
+
+/** The address of the list that a figure counts. */
+function listsOf(partner: string, { from, until }: { readonly from: Date; readonly until: Date }) {
+  const times = { since: from.toISOString(), until: until.toISOString() };
+  return (more: Form = {}): string =>
+    addressOf('/requests', { partner, mode: 'live', ...more, ...times });
 }
 
 /** The first `size`, and before which the next page begins; undefined if there is none. */

@@ -13,7 +13,7 @@ import { writeTogether } from '../platform/mongo.ts';
  * many each, so that a flood of strangers hides no partner.
  */
 export const OVER_LIMIT_ADDRESSES = 200;
-/** Each count keeps so many ids. */
+/** That each count keeps. */
 const OVER_LIMIT_IDS = 20;
 /** Beyond them, each count up to here, and all counts of a window together up to the next. */
 const IDS_OF_ONE = 1_000;

@@ -116,7 +116,7 @@ async function othersOf(
   return [...byId.values()].toSorted((one, other) => (one._id < other._id ? 1 : -1));
 }
 
-function toneOf(state: State): Tone {
+export function toneOf(state: State): Tone {
   if (state === 'completed') return 'good';
   if (isOpen(state)) return 'open';
   return state === 'dead_lettered' || state === 'undeliverable' ? 'bad' : 'other';

@@ -67,3 +67,24 @@ export const fields = {
   state: z.enum(states, `It must be one of ${states.join(', ')}.`),
   reason: text(TEXT_MAX),
 } as const;
+
+const NAMES_NOBODY = 'An address, an EIN or a long number may not stand here: use Find.';
+const plain = (schema: z.ZodString) =>
+  schema.refine((value) => !namesSomebody(value), NAMES_NOBODY);
+
+/** What may be personal must not stand in the address of a page. */
+export const namesSomebody = (value: string): boolean => /@|\d{2}-?\d{7}/.test(value);
+
+/** What the address of a list holds. */
+export const listFields = {
+  partner: plain(text(TEXT_MAX)),
+  state: fields.state,
+  reason: plain(text(TEXT_MAX)),
+  field: plain(text(TEXT_MAX)),
+  code: z
+    .string()
+    .regex(/^[1-5]\d\d$/, 'It must be an HTTP status, such as 400.')
+    .transform(Number),
+  key: z.string().regex(/^[0-9a-f]{12}$/, 'It must be the id of a key.'),
+  mode: z.enum(['live', 'test'], 'It must be live or test.'),
+} as const;

@@ -19,6 +19,7 @@ export function rowOf(record: SubmissionRecord, reveal: boolean) {
     requestId: record._id,
     receivedAt: record.receivedAt,
     state: record.state,
+    status: record.httpStatus,
     partner: ownerName(record.partnerId ?? '', record),
     email: record.erasedAt === undefined ? email : 'erased',
     ein,

@@ -7,6 +7,7 @@ import { bodies, expectAnswer, head, openRaw, type RawConnection } from '../supp
 import { INGEST_PATH, send, type Answer } from '../support/http.ts';
 import { eventually } from '../support/wait.ts';
 import { NO_REDIS, worldOf, type InProcess } from '../support/world.ts';
+import { hashApiKey, keyIdOf } from '../../internal/partner/api-key.ts';
 import { OVER_LIMIT_ADDRESSES } from '../../internal/submission/over-limit.ts';
 
 /** The wait is shorter than the time-outs of bodies. */
@@ -167,6 +168,23 @@ test('a flood of refusals from many addresses shares one count beyond a bound', 
   // Where a new minute has begun, each address has a record in both.
   const windows = new Set(counts.map(({ windowStart }) => windowStart.getTime()));
   expect(counts.length).toBeLessThanOrEqual(windows.size * (OVER_LIMIT_ADDRESSES + 1));
+  // Strangers do not hide a partner.
+  const partner = { 'x-forwarded-for': '192.0.2.98' };
+  for (let sent = 0; sent < 2 * REFUSAL_BURST; sent += 50) {
+    const options = { key: world.inactiveKey, body: '{}', headers: partner };
+    await Promise.all(Array.from({ length: 50 }, () => send(flooded.url, options)));
+  }
+  await eventually('its key to be counted', async () => {
+    const keyId = keyIdOf(hashApiKey(world.inactiveKey));
+    const found = await world.rateLimited();
+    return found.some(
+      (one) =>
+        one.address === '192.0.2.98' &&
+        one.status === 403 &&
+        one.partnerId === 'dormant' &&
+        one.keyId === keyId,
+    );
+  });
   await flooded.close();
 });
 

@@ -72,10 +72,30 @@ export async function textOf(page: Page): Promise<string> {
   return page.evaluate('document.body.innerText') as Promise<string>;
 }
 
-/** Saves a picture for docs/console.md, with `PICTURES=docs/images`. */
+/** The rest of a long list shows nothing new. */
+const PICTURE_HEIGHT = 1_600;
+
+/** Whether pictures are kept: they then show minutes of load. */
+export const PICTURED = process.env['PICTURES'] !== undefined;
+
+/** Saves pictures for docs/console.md, of a desk and of a phone, with `PICTURES=docs/images`. */
 export async function picture(page: Page, name: string): Promise<void> {
-  await page.setViewport({ width: 1_280, height: 900 });
   const folder = join(ROOT, process.env['PICTURES'] ?? '.run/pictures');
   await mkdir(folder, { recursive: true });
-  await page.screenshot({ path: `${join(folder, name)}.png`, fullPage: true });
+  await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: 'light' }]);
+  for (const [width, height, end] of [
+    [390, 844, '-phone'],
+    [1_440, 900, ''],
+  ] as const) {
+    await page.setViewport({ width, height });
+    // Charts are drawn again after a resize.
+    await page.evaluate(
+      'new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)))',
+    );
+    const whole = (await page.evaluate('document.documentElement.scrollHeight')) as number;
+    await page.screenshot({
+      path: `${join(folder, name + end)}.png`,
+      clip: { x: 0, y: 0, width, height: Math.min(whole, PICTURE_HEIGHT) },
+    });
+  }
 }

@@ -1,7 +1,6 @@
-/* Adds the reader's own time, draws the charts, and keeps the first page fresh, or says that it is not. */
+/* Shows times as UTC or local, draws the charts, and keeps the first page fresh, or says that it is not. */
 const REFRESH_MS = 10_000;
 const LOGGED_OUT = 'you are logged out';
-const own = new Intl.DateTimeFormat(undefined, { dateStyle: 'short', timeStyle: 'medium' });
 const main = document.querySelector('main');
 const bar = document.querySelector('#stale');
 let charts = [];
@@ -11,13 +10,27 @@ let paused = false;
 let failed;
 let fresh;
 
-function addOwnTimes() {
-  for (const time of document.querySelectorAll('time:not([data-own])')) {
-    time.dataset.own = 'true';
-    const small = document.createElement('small');
-    small.textContent = ` (${own.format(new Date(time.dateTime))})`;
-    time.append(small);
+const isLocal = () => localStorage.getItem('times') === 'local';
+
+/** As in "2026-11-27 10:03:11 +01:00". */
+function localTime(date) {
+  const offset = -date.getTimezoneOffset();
+  const [hours, minutes] = [Math.trunc(Math.abs(offset) / 60), Math.abs(offset) % 60];
+  const zone = [hours, minutes].map((part) => String(part).padStart(2, '0')).join(':');
+  const text = new Date(date.getTime() + offset * 60_000).toISOString().slice(0, 19);
+  return `${text.replace('T', ' ')} ${offset < 0 ? '-' : '+'}${zone}`;
+}
+
+/** One time in each place: what the page came with, or the reader's own. */
+function showTimes() {
+  for (const time of document.querySelectorAll('time')) {
+    time.dataset.utc ??= time.textContent;
+    const date = new Date(time.dateTime);
+    time.textContent = isLocal() ? localTime(date) : time.dataset.utc;
   }
+  const button = document.querySelector('#zone');
+  button.hidden = false;
+  button.textContent = isLocal() ? 'Show UTC' : 'Show local times';
 }
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -37,7 +50,52 @@ const LINES = {
     ['others', '--warn', ({ finished }) => sum(finished, (state) => state !== 'completed')],
   ],
   waiting: [['requests', '--link', ({ waiting }) => waiting ?? null]],
+  partner: [
+    ['completed', '--good', ({ good }) => good],
+    ['open', '--link', ({ open }) => open],
+    ['rejected, closed', '--warn', ({ other }) => other],
+    ['not delivered', '--bad', ({ bad }) => bad],
+    ['turned away', '--soft', ({ away }) => away],
+  ],
 };
+
+/** A chart of its own values has them by column. */
+function rowsOf(place) {
+  if (place.dataset.values === undefined) return rounds;
+  const columns = JSON.parse(place.dataset.values);
+  return columns.at.map((_, row) =>
+    Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, values[row]])),
+  );
+}
+
+const short = new Intl.NumberFormat('en', { notation: 'compact', maximumSignificantDigits: 3 });
+const DAY_S = 86_400;
+const TEN_MINUTES_S = 600;
+
+/** As wide as its longest value. */
+function valueAxis(chart, values) {
+  const longest = Math.max(0, ...(values ?? []).map(({ length }) => length));
+  return Math.ceil(longest * 7) + 20;
+}
+
+/** `seconds` of UTC, as the switch says; more than a day is named by dates. */
+function timeLabels(chart, seconds) {
+  const { min, max } = chart.scales.x;
+  const [from, to] = max - min > DAY_S ? [5, 10] : [11, max - min < TEN_MINUTES_S ? 19 : 16];
+  return seconds.map((one) => {
+    const date = new Date(one * 1e3);
+    const text = isLocal() ? localTime(date).replace(' ', 'T') : date.toISOString();
+    return text.slice(from, to);
+  });
+}
+
+const isNone = (value) => value === null || value === undefined;
+
+/** A line does not show a point without neighbours. */
+const lonePoints = (chart, series) =>
+  chart.data[series].flatMap((value, index, all) =>
+    !isNone(value) && isNone(all[index - 1]) && isNone(all[index + 1]) ? [index] : [],
+  );
 
 function draw() {
   for (const chart of charts) chart.destroy();
@@ -45,27 +103,38 @@ function draw() {
   if (globalThis.uPlot === undefined) return;
   charts = [...document.querySelectorAll('[data-chart]')].map((place) => {
     const lines = LINES[place.dataset.chart];
-    const axis = { stroke: colour('--soft'), grid: { stroke: colour('--line'), width: 1 } };
+    const font = '12px system-ui, sans-serif';
+    const axis = { font, stroke: colour('--soft'), grid: { stroke: colour('--line'), width: 1 } };
+    const rows = rowsOf(place);
     const options = {
       width: place.clientWidth,
-      height: 160,
-      scales: {
-        y: { range: (_, least, most) => [Math.min(0, least ?? 0), Math.max(1, most ?? 1)] },
+      height: 180,
+      // Half a label stands beside the last point, and half a line above the peak.
+      padding: [12, 32, 0, 0],
+      tzDate: (seconds) => {
+        const date = new Date(seconds * 1e3);
+        return isLocal() ? date : globalThis.uPlot.tzDate(date, 'Etc/UTC');
       },
-      axes: [axis, { ...axis, size: 56 }],
+      scales: { y: { range: (_, least, most) => [0, Math.max(1, (most ?? 1) * 1.1)] } },
+      axes: [
+        { ...axis, size: 32, space: 70, values: timeLabels },
+        { ...axis, size: valueAxis, values: (_, all) => all.map((one) => short.format(one)) },
+      ],
       series: [
-        {},
+        { label: 'at', value: (chart, at) => (isNone(at) ? '' : timeLabels(chart, [at])[0]) },
         ...lines.map(([label, name]) => ({
           label,
           stroke: colour(name),
           width: 2,
           spanGaps: false,
+          points: { show: true, size: 6, fill: colour(name), filter: lonePoints },
+          value: (_, value) => (isNone(value) ? '' : short.format(value)),
         })),
       ],
     };
     const data = [
-      rounds.map(({ at }) => at),
-      ...lines.map(([, , value]) => rounds.map((round) => value(round))),
+      rows.map(({ at }) => at),
+      ...lines.map(([, , value]) => rows.map((row) => value(row))),
     ];
     return new globalThis.uPlot(options, data, place);
   });
@@ -143,7 +212,7 @@ function show(page) {
   const scrolled = new Map(all().map((one) => [keyOf(one), one.scrollLeft]));
   for (const part of ['main', 'footer'])
     document.querySelector(part).replaceChildren(...page.querySelector(part).childNodes);
-  addOwnTimes();
+  showTimes();
   for (const one of all()) one.scrollLeft = scrolled.get(keyOf(one)) ?? 0;
   if (focused === undefined || focused === main) return;
   const same = all().filter((one) => keyOf(one) === key);
@@ -173,7 +242,7 @@ function judge() {
     Object.assign(link, { href: '/', textContent: 'Log in' });
     bar.append(' ', link);
   }
-  addOwnTimes();
+  showTimes();
   // Its lines have another colour.
   if (changes) draw();
 }
@@ -198,8 +267,18 @@ function addCopyButtons() {
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-addOwnTimes();
+showTimes();
 addCopyButtons();
+document.addEventListener('click', ({ target }) => {
+  if (target.id !== 'zone') return;
+  localStorage.setItem('times', isLocal() ? 'utc' : 'local');
+  showTimes();
+  draw();
+});
+for (const condition of ['(prefers-color-scheme: dark)', 'print'])
+  matchMedia(condition).addEventListener('change', draw);
+addEventListener('resize', draw);
+draw();
 if (bar !== null) {
   noteFresh([performance.timeOrigin, 0]);
   judge();
@@ -210,8 +289,6 @@ if (bar !== null) {
     void refresh();
   });
   document.addEventListener('visibilitychange', () => void refresh());
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
-  addEventListener('resize', draw);
   setInterval(judge, 1_000);
   await readRounds().then(draw, (error) => {
     failed = reasonOf(error);

@@ -1,0 +1,119 @@
+/** What became of a partner's requests in a period: by outcome, by reason, by key and address. */
+import { later } from '../platform/clock.ts';
+import type { State } from '../submission/states.ts';
+import type { KindGroup } from '../submission/request-kinds.ts';
+import type { Reads } from './reads.ts';
+import { toneOf, type Tone } from './request.ts';
+import { turnedAwayRows, type TurnedAwayRow } from './turned-away.ts';
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+
+/** Each with some 60 parts for its chart. */
+const lengths = {
+  '1h': { ms: HOUR_MS, partMs: MINUTE_MS },
+  '24h': { ms: 24 * HOUR_MS, partMs: HOUR_MS / 2 },
+  '7d': { ms: 168 * HOUR_MS, partMs: 3 * HOUR_MS },
+} as const;
+export type Period = keyof typeof lengths;
+export const periods = Object.keys(lengths) as Period[];
+
+/** A page that is asked for more counts the newest only, and says so. */
+const COUNTED_WITHIN_MS = 2_000;
+const REASONS_SHOWN = 30;
+
+/** The lines of the chart. */
+const LINES = ['good', 'open', 'other', 'bad', 'away'] as const;
+type Line = (typeof LINES)[number];
+
+interface Outcome {
+  /** `turned away` has no record. */
+  readonly state: State | 'turned away';
+  readonly tone: Tone;
+  readonly count: number;
+}
+
+export async function periodView(
+  {
+    partner,
+    period,
+    now,
+  }: { readonly partner: string; readonly period: Period; readonly now: Date },
+  { submissions }: Pick<Reads, 'submissions'>,
+) {
+  const { ms, partMs } = lengths[period];
+  // Whole parts, the last of which has just begun.
+  const since = new Date((Math.floor((now.getTime() - ms) / partMs) + 1) * partMs);
+  const [{ groups, from }, away] = await Promise.all([
+    submissions.kinds({ partner, since, until: now, partMs, withinMs: COUNTED_WITHIN_MS }),
+    submissions.turnedAwaySince(since, partner),
+  ]);
+  const counted = away.filter(({ windowStart }) => windowStart >= from);
+  const count = (all: readonly { readonly count: number }[]): number =>
+    all.reduce((sum, one) => sum + one.count, 0);
+  const outcomes: Outcome[] = [...Map.groupBy(groups, ({ state }) => state)].map(
+    ([state, theirs]) => ({ state, tone: toneOf(state), count: count(theirs) }),
+  );
+  if (counted.length > 0)
+    outcomes.push({ state: 'turned away', tone: 'other', count: count(counted) });
+  return {
+    since,
+    until: now,
+    /** Later than `since` where not all could be counted. */
+    from,
+    total: count(outcomes),
+    /** They are on the list. */
+    recorded: count(groups),
+    outcomes: outcomes.toSorted((one, other) => other.count - one.count),
+    reasons: reasonsOf(groups),
+    turnedAway: turnedAwayRows(counted, recordedRows(partner, groups)),
+    chart: chartOf(groups, counted, { since, partMs, parts: Math.ceil(ms / partMs) }),
+  };
+}
+
+/** A request with two reasons is in both lines; most frequent first. */
+function reasonsOf(groups: readonly KindGroup[]) {
+  const all = groups.flatMap(({ state, why, count }) =>
+    [...new Set(why)].map((one) => ({ state, why: one, count })),
+  );
+  const lines = [...Map.groupBy(all, ({ state, why }) => `${state} ${why}`)].map(([key, same]) => {
+    const [state = '', field = '', code = ''] = key.split(' ');
+    return { state, field, code, count: same.reduce((sum, one) => sum + one.count, 0) };
+  });
+  return lines.toSorted((one, other) => other.count - one.count).slice(0, REASONS_SHOWN);
+}
+
+function recordedRows(partner: string, groups: readonly KindGroup[]): TurnedAwayRow[] {
+  return groups.flatMap(({ address, key, status, count }) =>
+    address === null
+      ? []
+      : [{ partner, key: key ?? undefined, address, status, why: '', count, recorded: true }],
+  );
+}
+
+/** Times in seconds, and a line for each tone. */
+function chartOf(
+  groups: readonly KindGroup[],
+  away: readonly { readonly windowStart: Date; readonly count: number }[],
+  {
+    since,
+    partMs,
+    parts,
+  }: { readonly since: Date; readonly partMs: number; readonly parts: number },
+) {
+  const chart = {
+    at: Array.from({ length: parts }, (_, part) => later(since, part * partMs).getTime() / 1_000),
+  };
+  const lines = Object.fromEntries(
+    LINES.map((line) => [line, Array<number>(parts).fill(0)]),
+  ) as Record<Line, number[]>;
+  const add = (line: Line, part: number, count: number): void => {
+    const at = Math.min(parts - 1, Math.max(0, part));
+    lines[line][at] = (lines[line][at] ?? 0) + count;
+  };
+  for (const { part, state, address, count } of groups)
+    add(address === null ? toneOf(state) : 'away', part, count);
+  for (const { windowStart, count } of away)
+    add('away', Math.floor((windowStart.getTime() - since.getTime()) / partMs), count);
+  return { ...chart, ...lines };
+}

@@ -1,0 +1,229 @@
+/** A partner's page counts its requests, and each figure leads to its list, which is also a file. */
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { Browser, Page } from 'puppeteer-core';
+import { htmlOf } from '../../internal/console/render.ts';
+import { later } from '../../internal/platform/clock.ts';
+import { newId } from '../../internal/platform/ids.ts';
+import { SupportQueries } from '../../internal/submission/support-queries.ts';
+import type { SubmissionRecord } from '../../internal/submission/submission.ts';
+import { periodView } from '../../internal/view/period.ts';
+import { accessFaults, isTooWide, openBrowser, textOf } from '../support/browser.ts';
+import { newRecord } from '../support/records.ts';
+import { eventually } from '../support/wait.ts';
+import { worldOf, type InProcess } from '../support/world.ts';
+
+const { world } = await worldOf(['ingest'], { documentedRights: true });
+const HOUR_MS = 3_600_000;
+const KEY = 'abcdef012345';
+const now = new Date();
+let browser: Browser;
+let page: Page;
+let desk: InProcess;
+
+/** The fields of each, `hoursAgo`, and how many of them. */
+const kinds: readonly (readonly [hoursAgo: number, count: number, Partial<SubmissionRecord>])[] = [
+  [0.5, 70, { state: 'completed' }],
+  [0.4, 20, rejected('ein', 'taken')],
+  [0.4, 3, rejected('email', 'taken')],
+  [0.3, 6, { state: 'malformed', httpStatus: 400, keyId: KEY, remoteIp: '192.0.2.7' }],
+  [0.3, 1, { state: 'completed', test: true }],
+  [20, 100, { state: 'completed' }],
+  [100, 800, { state: 'completed' }],
+];
+const AWAY = 40;
+
+function rejected(field: string, code: string): Partial<SubmissionRecord> {
+  const both = [
+    { field, code, message: `${field} is ${code}` },
+    { field: 'business_name', code: 'required', message: 'is required' },
+  ] as const;
+  return { state: 'rejected', reasons: both as unknown as SubmissionRecord['reasons'] & object };
+}
+
+beforeAll(async () => {
+  const applicant = { email: '=cmd@example.com', ein: '123456789', businessName: '+1 Ltd' };
+  const records = kinds.flatMap(([hoursAgo, count, fields]) =>
+    Array.from({ length: count }, () => {
+      const receivedAt = later(now, -hoursAgo * HOUR_MS);
+      const { dueAt: _, ...record } = newRecord({ receivedAt, partnerId: 'demo', applicant });
+      return { ...record, ...fields, _id: newId('req', receivedAt) };
+    }),
+  );
+  await world.stores.requests.insertMany(records);
+  await world.stores.db.collection<{ _id: string }>('rate_limited').insertOne({
+    _id: `192.0.2.9 ${KEY} 1`,
+    address: '192.0.2.9',
+    partnerId: 'demo',
+    keyId: KEY,
+    limits: ['300 a minute of this address'],
+    windowStart: later(now, -0.2 * HOUR_MS),
+    count: AWAY,
+    requestIds: [],
+    expiresAt: later(now, HOUR_MS),
+  } as { _id: string });
+  browser = await openBrowser();
+  page = await browser.newPage();
+  desk = await world.start('console');
+});
+afterAll(() => browser.close());
+
+async function open(path: string): Promise<string> {
+  await page.goto(desk.url + path);
+  return textOf(page);
+}
+const cells = (label: string): Promise<string[]> =>
+  page.$$eval(`[aria-label="${label}"] tbody tr`, (rows) =>
+    rows.map((row) => [...row.children].map(({ textContent }) => textContent).join(' ')),
+  );
+const follow = async (selector: string): Promise<string> => {
+  await Promise.all([page.waitForNavigation(), page.click(selector)]);
+  return textOf(page);
+};
+
+test('requests are counted once, by outcome, and reasons beneath, for each period', async () => {
+  const text = await open('/partners/demo');
+  expect(text).toMatch(/139\s+requests since .*; 40 of them were turned away without a record/);
+  expect(await cells('Outcomes')).toEqual([
+    '70 completed 50.4 %',
+    '40 turned away 28.8 %',
+    '23 rejected 16.5 %',
+    '6 malformed 4.3 %',
+  ]);
+  expect(await cells('Reasons')).toEqual([
+    '23 business_name required 16.5 % rejected',
+    '20 ein taken 14.4 % rejected',
+    '3 email taken 2.2 % rejected',
+  ]);
+  expect(await cells('Turned away')).toEqual([
+    `40 429 demo ${KEY} 192.0.2.9 over 300 a minute of this address, not recorded`,
+    `6 400 demo ${KEY} 192.0.2.7 `,
+  ]);
+  for (const [period, total] of [
+    ['24h', '239'],
+    ['7d', '1,039'],
+  ]) {
+    await page.click(`a[href="?period=${period}"]`);
+    await eventually(`the figures of ${period}`, async () =>
+      new RegExp(`${total}\\s+requests since`).test(await textOf(page)),
+    );
+    expect(await page.$$eval('canvas', ({ length }) => length)).toBe(1);
+  }
+});
+
+test('each figure leads to its list, whose address names no person and gives the same to others', async () => {
+  await open('/partners/demo');
+  expect(await follow('[aria-label="Reasons"] tr:nth-child(2) a')).toContain('rejected');
+  expect(await cells('Requests')).toHaveLength(20);
+  expect(new URL(page.url()).searchParams.get('reason')).toBe('taken');
+  expect(await accessFaults(page)).toEqual([]);
+  await open('/partners/demo');
+  await follow('[aria-label="Turned away"] a');
+  expect(await cells('Requests')).toHaveLength(6);
+  // The form leaves no empty fields in the address.
+  await open('/partners/demo');
+  await follow('[aria-label="Outcomes"] a');
+  expect(await cells('Requests')).toHaveLength(50);
+  await follow('form:not(.fields) button');
+  expect(await cells('Requests')).toHaveLength(20);
+  await page.click('summary');
+  await page.type('#code', '400');
+  await follow('.fields button');
+  expect(page.url()).not.toMatch(/=(&|$)/);
+  await page.setViewport({ width: 390, height: 844 });
+  expect(await isTooWide(page)).toBe(false);
+  await page.setViewport({ width: 1_280, height: 900 });
+});
+
+test.each(['email=jane@example.com', 'reason=jane@example.com', 'partner=12-3456789', 'name=Ada'])(
+  'an address with %s is refused, and does not repeat it',
+  async (query) => {
+    for (const path of ['/requests', '/requests.csv']) {
+      const answer = await fetch(`${desk.url}${path}?${query}`);
+      expect(answer.status).toBe(400);
+      expect(await answer.text()).not.toMatch(/jane|3456789|Ada/);
+    }
+  },
+);
+
+test('a search by what names nobody leads to its list, and any other stays without an address', async () => {
+  for (const [reason, path] of [
+    ['taken', /\/requests\?reason=taken$/],
+    ['jane@example.com', /\/find$/],
+  ] as const) {
+    await open('/find');
+    await page.type('#reason', reason);
+    await follow('main button');
+    expect(page.url()).toMatch(path);
+  }
+});
+
+test('the file has what the list shows, masked, and no cell that a spreadsheet would run', async () => {
+  await open('/requests?partner=demo&state=rejected');
+  const href = await page.$eval('a[download]', (link) => link.getAttribute('href') ?? '');
+  const answer = await fetch(new URL(href, desk.url));
+  expect(answer.headers.get('content-disposition')).toBe('attachment; filename="requests.csv"');
+  const [head, first, ...others] = (await answer.text()).trimEnd().split('\r\n');
+  expect(head).toBe(
+    '"request_id","received_at","state","http_status","partner","email","ein","why"',
+  );
+  expect(first).toMatch(
+    /^"req_\w+","\d{4}-[^"]+Z","rejected","202","demo","'=\*\*\*@e\*\*\*\.com","\*{5}6789","taken, required"$/,
+  );
+  expect(others).toHaveLength(22);
+});
+
+test('times are UTC, or the own ones by a switch that is remembered', async () => {
+  await page.emulateTimezone('Asia/Kolkata');
+  expect(await open('/partners/demo')).toMatch(/since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC/);
+  await page.click('#zone');
+  const own = /since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+05:30/;
+  expect(await textOf(page)).toMatch(own);
+  expect(await open('/partners/demo')).toMatch(own);
+  await page.click('#zone');
+  expect(await textOf(page)).not.toContain('+05:30');
+});
+
+test('a phone shows the state of a request first, and a dark screen prints black on white', async () => {
+  await page.setViewport({ width: 390, height: 844 });
+  await open('/requests?partner=demo');
+  const [state, link] = await Promise.all(
+    ['tbody .badge', 'tbody th a'].map((one) =>
+      page.$eval(one, (found) => found.getBoundingClientRect().top),
+    ),
+  );
+  expect(state).toBeLessThan(link);
+  expect(state).toBeLessThan(844);
+  await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: 'dark' }]);
+  await page.emulateMediaType('print');
+  const colours = await page.evaluate(
+    '[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]',
+  );
+  expect(colours).toEqual(['rgb(0, 0, 0)', 'rgb(255, 255, 255)']);
+  await page.emulateMediaType('screen');
+});
+
+test('where time runs out, the newest are counted, and the page says since when', async () => {
+  const submissions = new SupportQueries(world.stores.db);
+  const counted = { partner: 'demo', since: later(now, -HOUR_MS), until: now, partMs: 60_000 };
+  const { groups, from } = await submissions.kinds({ ...counted, withinMs: 0 });
+  expect([groups, from]).toEqual([[], now]);
+  class Late extends SupportQueries {
+    override kinds(asked: Parameters<SupportQueries['kinds']>[0]) {
+      return super.kinds({ ...asked, since: later(now, -0.35 * HOUR_MS) });
+    }
+  }
+  const view = await periodView(
+    { partner: 'demo', period: '1h', now },
+    { submissions: new Late(world.stores.db) },
+  );
+  expect(view.from.getTime()).toBeGreaterThan(view.since.getTime());
+  expect(view.total).toBe(6 + AWAY);
+  const model = { partner: 'demo', keys: [], undo: [], secrets: [], answered: { answers: [] } };
+  const asked = { title: '', periods: [], period: '1h', now, listOf: () => '' };
+  const html = htmlOf('partner', { ...model, ...asked, view });
+  expect(html).toMatch(
+    new RegExp(
+      `Too many to count in one go: the figures are since <time datetime="${view.from.toISOString()}`,
+    ),
+  );
+});
