@@ -9,6 +9,7 @@ import { generatedDocs } from '../tools/generate-docs.ts';
 /** A room imports lower floors, and rooms of floor 2 without cycles. */
 const FLOORS: Readonly<Record<string, number>> = {
   'internal/platform': 1,
+  'internal/fair': 1,
   'internal/application': 2,
   'internal/submission': 2,
   'internal/account': 2,

@@ -3,7 +3,7 @@ import { STATUS_CODES, type IncomingMessage, type Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Clock } from '../platform/clock.ts';
 import { pause } from '../platform/deadline.ts';
-import { FairShares } from '../platform/fair-shares.ts';
+import { FairShares } from '../fair/shares.ts';
 import { newId } from '../platform/ids.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import type { Hop, ReadHop } from './client-address.ts';

@@ -1,7 +1,8 @@
 /** Reads for partners, those that wait together; each partner has its share of all under way. */
+import { FairShares, type Owner } from '../fair/shares.ts';
+import { Turns } from '../fair/turns.ts';
 import { withDeadline } from '../platform/deadline.ts';
 import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
-import { FairShares, type Owner } from '../platform/fair-shares.ts';
 import { STATUS_TIMEOUT_MS } from './limits.ts';
 
 /** Two queries under way keep the database and the process busy. */
@@ -9,7 +10,6 @@ const QUERIES = 2;
 
 interface Read<Item, Result> {
   readonly item: Item;
-  readonly partnerId: string;
   readonly endsAt: number;
   resolve(result: Result): void;
   reject(error: unknown): void;
@@ -27,7 +27,7 @@ interface FairReadsOptions<Item, Result> {
 export class FairReads<Item, Result> {
   readonly #query: FairReadsOptions<Item, Result>['query'];
   readonly #shares: FairShares<Read<Item, Result>>;
-  readonly #waiting = new Set<Read<Item, Result>>();
+  readonly #waiting = new Turns<Read<Item, Result>>();
   readonly #dispatcher: Dispatcher<Read<Item, Result>>;
 
   constructor({ max, together, query }: FairReadsOptions<Item, Result>) {
@@ -36,9 +36,8 @@ export class FairReads<Item, Result> {
     this.#dispatcher = newDispatcher(
       QUERIES,
       () => {
-        const next: Read<Item, Result>[] = [];
-        while (next.length < together && this.#waiting.size > 0) next.push(this.#next());
-        return next;
+        let count = 0;
+        return this.#waiting.take(() => (count += 1) <= together);
       },
       (reads) => this.#send(reads),
     );
@@ -48,28 +47,17 @@ export class FairReads<Item, Result> {
   async read(item: Item, owner: Owner, gone: AbortSignal): Promise<Result> {
     const { promise, ...settle } = Promise.withResolvers<Result>();
     const endsAt = performance.now() + STATUS_TIMEOUT_MS;
-    const read = { item, partnerId: owner[0], endsAt, ...settle };
+    const read = { item, endsAt, ...settle };
     gone.addEventListener('abort', () => settle.reject(new Error('the client has left')));
-    this.#waiting.add(read);
+    this.#waiting.put(owner[0], read);
     this.#shares.hold(read, owner);
     this.#dispatcher.plan();
     try {
       return await withDeadline(promise, STATUS_TIMEOUT_MS, 'reading for a partner');
     } finally {
-      this.#waiting.delete(read);
+      this.#waiting.remove(owner[0], read);
       this.#shares.release(read);
     }
-  }
-
-  /** The read whose turn it is; its partner's others then stand behind those of all partners. */
-  #next(): Read<Item, Result> {
-    const [read, ...others] = [...this.#waiting];
-    this.#waiting.delete(read!);
-    for (const other of others.filter(({ partnerId }) => partnerId === read!.partnerId)) {
-      this.#waiting.delete(other);
-      this.#waiting.add(other);
-    }
-    return read!;
   }
 
   async #send(reads: readonly Read<Item, Result>[]): Promise<void> {

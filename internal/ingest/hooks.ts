@@ -3,7 +3,7 @@ import { SpanKind, trace, type Span } from '@opentelemetry/api';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isTestKey } from '../partner/api-key.ts';
 import type { KeyTerms } from '../partner/key-terms.ts';
-import { FairShares } from '../platform/fair-shares.ts';
+import { FairShares } from '../fair/shares.ts';
 import type { Logger } from '../platform/log.ts';
 import { contextOf, failSpan, startSpan, traceFields, traceparentOf } from '../platform/tracing.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';

@@ -3,7 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { reasonsForPartner } from '../application/reasons.ts';
 import { ownerName } from '../partner/mode.ts';
 import { defined } from '../platform/defined.ts';
-import type { Owner } from '../platform/fair-shares.ts';
+import type { Owner } from '../fair/shares.ts';
 import type { Logger } from '../platform/log.ts';
 import type { StatusRecord } from '../submission/status-reader.ts';
 import { cards, states } from '../submission/states.ts';

@@ -1,7 +1,7 @@
 /** Reads a body as raw bytes within bounds and discards the rest. */
 import type { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
-import type { FairShares, Owner } from '../platform/fair-shares.ts';
+import type { FairShares, Owner } from '../fair/shares.ts';
 import { Connection } from './connections.ts';
 import { DRAIN_MAX_BYTES, DRAIN_MAX_MS, EARLY_GRACE_MS, MAX_BODY_BYTES } from './limits.ts';
 

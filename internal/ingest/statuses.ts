@@ -1,7 +1,7 @@
 /** What partners ask for: the state of a request, now or once it is final, and their requests. */
 import { ownerName } from '../partner/mode.ts';
 import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
-import { FairShares, type Owner } from '../platform/fair-shares.ts';
+import { FairShares, type Owner } from '../fair/shares.ts';
 import type { Loops } from '../platform/loop.ts';
 import { cardOf } from '../submission/states.ts';
 import type {

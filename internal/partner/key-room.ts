@@ -1,4 +1,5 @@
 /** Who may have how much of the one document that holds all keys. */
+import { Turns } from '../fair/turns.ts';
 import type { StoredKey } from './key-document.ts';
 
 /** MongoDB takes documents of 16 MiB; a key without networks has 300 to 500 bytes. */
@@ -15,31 +16,14 @@ interface KeyRoom {
   readonly asked: number;
 }
 
-/**
- * Divides the room: a partner that asks for no more than its share gets all, and what it leaves is
- * shared by the others. The first keys of a partner are the first to fit.
- */
+/** Beyond the room, the partner that asks for most loses its newest key, until the rest fits. */
 export function shareRoom(keys: readonly StoredKey[]): KeyRoom {
-  const sized = keys.map((key) => ({ key, bytes: bytesOf(key) }));
-  const partners = [...Map.groupBy(sized, ({ key }) => key.partnerId).values()]
-    .map((own) => ({ own, asked: own.reduce((sum, { bytes }) => sum + bytes, 0) }))
-    .toSorted((one, other) => one.asked - other.asked);
+  const turns = new Turns<StoredKey>({ sizeOf: bytesOf });
+  for (const key of keys) turns.put(key.partnerId, key);
+  const asked = turns.size / ROOM;
   const over = new Set<StoredKey>();
-  let room = ROOM;
-  for (const [index, { own, asked }] of partners.entries()) {
-    const share = Math.min(asked, room / (partners.length - index));
-    room -= share;
-    let taken = 0;
-    for (const { key, bytes } of own) {
-      taken += bytes;
-      if (taken > share) over.add(key);
-    }
-  }
-  return {
-    fitting: keys.filter((key) => !over.has(key)),
-    over: [...over],
-    asked: partners.reduce((sum, { asked }) => sum + asked, 0) / ROOM,
-  };
+  while (turns.size > ROOM) over.add(turns.giveWay('size')!);
+  return { fitting: keys.filter((key) => !over.has(key)), over: [...over], asked };
 }
 
 /** BSON needs 7 bytes more than JSON for an element of an array, and fewer for the rest. */

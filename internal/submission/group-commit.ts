@@ -5,13 +5,14 @@
  * batch holds what arrived during the previous insert, at most 256 records.
  */
 import type { Collection, Db } from 'mongodb';
+import { Turns } from '../fair/turns.ts';
+import { ownerName } from '../partner/mode.ts';
 import type { Clock } from '../platform/clock.ts';
 import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
 import { databaseSpan, isDuplicateKey, writeTogether, type WriteReply } from '../platform/mongo.ts';
 import type { Observes, Shows } from '../platform/metric-types.ts';
 import { inSpans } from '../platform/tracing.ts';
 import { inKeyOrder, wasSent, type CommitResult, type Entry } from './commit-entry.ts';
-import { FairQueue } from './fair-queue.ts';
 import { adoptFirst } from './idempotency.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
 
@@ -61,7 +62,8 @@ interface CommitTools {
 export class GroupCommit {
   readonly #tools: CommitTools;
   readonly #collection: Collection<SubmissionRecord>;
-  readonly #waiting = new FairQueue();
+  /** A partner that sends more than the database takes waits for itself. */
+  readonly #waiting = new Turns<Entry>({ sizeOf: ({ bytes }) => bytes });
   readonly #dispatcher: Dispatcher<Entry>;
   /** How long the last insert took. */
   #insertMs = 0;
@@ -85,16 +87,12 @@ export class GroupCommit {
     const { maxWaitingDocuments, maxWaitingBytes } = this.#tools.limits;
     if (this.#inDoubt()) return Promise.resolve(WITHDRAWALS_PENDING);
     const waiting = this.#waiting;
-    return new Promise((resolve) => {
-      waiting.push({
-        record,
-        bytes,
-        deadline: this.#deadline(),
-        adopting: false,
-        settle: resolve,
-      });
-      while (waiting.length > maxWaitingDocuments) waiting.displace('entries')?.settle(NO_ROOM);
-      while (waiting.bytes > maxWaitingBytes) waiting.displace('bytes')?.settle(NO_ROOM);
+    const deadline = this.#tools.clock.monotonicMs() + this.#tools.timeoutMs;
+    return new Promise((settle) => {
+      const entry = { record, bytes, deadline, adopting: false, settle };
+      waiting.put(ownerName(record.partnerId ?? '', record), entry);
+      while (waiting.count > maxWaitingDocuments) waiting.giveWay()?.settle(NO_ROOM);
+      while (waiting.size > maxWaitingBytes) waiting.giveWay('size')?.settle(NO_ROOM);
       this.#plan();
     });
   }
@@ -110,11 +108,7 @@ export class GroupCommit {
   }
 
   #isIdle(): boolean {
-    return this.#waiting.length === 0 && this.#dispatcher.inFlight.size === 0;
-  }
-
-  #deadline(): number {
-    return this.#tools.clock.monotonicMs() + this.#tools.timeoutMs;
+    return this.#waiting.count === 0 && this.#dispatcher.inFlight.size === 0;
   }
 
   #plan(): void {
@@ -126,11 +120,10 @@ export class GroupCommit {
     const { limits, clock, metrics } = this.#tools;
     const now = clock.monotonicMs();
     if (this.#inDoubt())
-      for (const entry of this.#waiting.expire(Infinity)) entry.settle(WITHDRAWALS_PENDING);
+      for (const entry of this.#waiting.shed(() => true)) entry.settle(WITHDRAWALS_PENDING);
     const take = (leastMs: number): Entry[] => {
       let [documents, bytes] = [0, 0];
       return this.#waiting.take(
-        ({ deadline }) => deadline - now >= leastMs,
         (entry) => {
           if (documents >= limits.maxBatchDocuments) return false;
           if (documents > 0 && bytes + entry.bytes > limits.maxBatchBytes) return false;
@@ -138,12 +131,13 @@ export class GroupCommit {
           bytes += entry.bytes;
           return true;
         },
+        ({ deadline }) => deadline - now >= leastMs,
       );
     };
     let batch = take(this.#neededMs(this.#insertMs));
     // The database may be quick again.
     if (batch.length === 0 && this.#dispatcher.inFlight.size === 0) batch = take(this.#neededMs(0));
-    metrics.waitingDocuments.set(this.#waiting.length);
+    metrics.waitingDocuments.set(this.#waiting.count);
     if (batch.length === 0) this.#tellIfIdle();
     return batch;
   }
@@ -243,7 +237,8 @@ export class GroupCommit {
 
   #sweep(): void {
     const now = this.#tools.clock.monotonicMs();
-    for (const entry of this.#waiting.expire(now)) entry.settle(TIMED_OUT_WAITING);
+    for (const entry of this.#waiting.shed(({ deadline }) => deadline <= now))
+      entry.settle(TIMED_OUT_WAITING);
     for (const batch of this.#dispatcher.inFlight) {
       for (const entry of batch)
         if (entry.deadline <= now)
@@ -252,7 +247,7 @@ export class GroupCommit {
             reason: 'timed_out_sent',
           });
     }
-    this.#tools.metrics.waitingDocuments.set(this.#waiting.length);
+    this.#tools.metrics.waitingDocuments.set(this.#waiting.count);
     this.#tellIfIdle();
   }
 

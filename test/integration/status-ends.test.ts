@@ -1,7 +1,7 @@
 /** Waits that hear of their end from a processor, without a look in between. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { Statuses } from '../../internal/ingest/statuses.ts';
-import type { Owner } from '../../internal/platform/fair-shares.ts';
+import type { Owner } from '../../internal/fair/shares.ts';
 import { createLogger } from '../../internal/platform/log.ts';
 import { createRedis } from '../../internal/platform/redis.ts';
 import { EndSender, hearEnds } from '../../internal/queue/ends.ts';

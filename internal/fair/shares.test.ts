@@ -1,6 +1,6 @@
 /** Chooses what to remove when a shared bound is reached. */
 import { expect, test } from '@jest/globals';
-import { FairShares, type Owner } from './fair-shares.ts';
+import { FairShares, type Owner } from './shares.ts';
 
 const a1: Owner = ['a', '1'];
 const a2: Owner = ['a', '2'];

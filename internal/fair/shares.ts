@@ -1,7 +1,7 @@
 /**
- * Shares one bound among owners, and an owner's share among its parts, such as the addresses of a
- * partner. While there is room, one may hold all of it. Then the owner that holds most gives way:
- * of its largest part the oldest holder that may.
+ * Who gives way when a bound is full: one bound shared among owners, and an owner's share among its
+ * parts, such as the addresses of a partner. While there is room, one may hold all of it. Then the
+ * owner that holds most gives way: of its largest part the oldest holder that may.
  */
 export type Owner = readonly [owner: string, part: string];
 
@@ -66,8 +66,10 @@ export class FairShares<Holder> {
   }
 
   #next(): Holder | undefined {
-    const holders = largest(largest(this.#all.within).within).within;
-    return [...holders.keys()].find(this.#mayGiveWay);
+    const sizeOf = ({ size }: { readonly size: number }): number => size;
+    const ofOwner = largest(this.#all.within.values(), sizeOf);
+    const ofPart = ofOwner && largest(ofOwner.within.values(), sizeOf);
+    return ofPart?.within.keys().find(this.#mayGiveWay);
   }
 }
 
@@ -76,6 +78,15 @@ function put<Key, Value>(map: Map<Key, Value>, key: Key, value: Value, gone: boo
   else map.set(key, value);
 }
 
-function largest<Each extends { readonly size: number }>(shares: Map<string, Each>): Each {
-  return [...shares.values()].reduce((most, each) => (each.size > most.size ? each : most));
+/** The first of those with most; undefined of none. */
+export function largest<Each>(
+  all: Iterable<Each>,
+  sizeOf: (each: Each) => number,
+): Each | undefined {
+  let [found, most]: [Each | undefined, number] = [undefined, -Infinity];
+  for (const each of all) {
+    const size = sizeOf(each);
+    if (size > most) [found, most] = [each, size];
+  }
+  return found;
 }
