@@ -2,7 +2,7 @@
 import { letHeapGrow } from '../../internal/platform/small-heap.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { run } from '../../internal/platform/run-process.ts';
-import { PROCESSOR_DRAIN_MS } from '../../internal/processor/limits.ts';
+import { PROCESSOR_DRAIN_MS } from '../../internal/processor/line.ts';
 import { startProcessor } from './wire.ts';
 
 await run({

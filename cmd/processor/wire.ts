@@ -15,13 +15,17 @@ import {
   type Opened,
   type ProcessTools,
 } from '../../internal/platform/open-process.ts';
-import type { AttemptTools } from '../../internal/processor/apply-verdict.ts';
-import { Holds } from '../../internal/processor/follow-holds.ts';
-import { FINISH_WORK_MS, RECONCILE_EVERY_MS } from '../../internal/processor/limits.ts';
-import { Line, worksOf } from '../../internal/processor/line.ts';
-import { OutageGate } from '../../internal/processor/outage.ts';
-import { processSubmission } from '../../internal/processor/process-submission.ts';
-import { Reconcile } from '../../internal/processor/reconcile.ts';
+import { processSubmission } from '../../internal/processor/attempt.ts';
+import {
+  FINISH_WORK_MS,
+  Holds,
+  Line,
+  OutageGate,
+  RECONCILE_EVERY_MS,
+  Reconcile,
+  worksOf,
+} from '../../internal/processor/line.ts';
+import type { AttemptTools } from '../../internal/processor/step.ts';
 import { Consumer } from '../../internal/queue/consume.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { HintOutbox } from '../../internal/queue/hint-outbox.ts';

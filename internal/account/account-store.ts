@@ -26,20 +26,23 @@ export class AccountStore {
     this.#clock = options.clock;
   }
 
-  /** `complete` adds what else the account is created with. */
-  async create(
+  /** Not stored yet. */
+  draft(
     application: Application,
-    owner: { readonly requestId: string; readonly partnerId: string },
-    complete = (account: Account): Account => account,
-  ): Promise<CreationFact> {
-    const account = complete({
-      _id: newId('acc', this.#clock.now()),
+    { requestId, partnerId }: { readonly requestId: string; readonly partnerId: string },
+  ): Account {
+    const now = this.#clock.now();
+    return {
+      _id: newId('acc', now),
       ...application,
       emailNormalized: normalizeEmail(application.email),
-      requestId: owner.requestId,
-      partnerId: owner.partnerId,
-      createdAt: this.#clock.now(),
-    });
+      requestId,
+      partnerId,
+      createdAt: now,
+    };
+  }
+
+  create(account: Account): Promise<CreationFact> {
     return inSpan(databaseSpan('insert', this.#collection), async (span) => {
       const fact = await this.#createOrFind(account);
       span.setAttribute('partner_ingest.account', fact.kind);

@@ -1,6 +1,17 @@
-import { expect, test } from '@jest/globals';
+import { afterEach, expect, jest, test } from '@jest/globals';
 import type { MailPlace } from '../mail/mail-gate.ts';
-import { Line, type LineOptions, type Work, LINE_MOST } from './line.ts';
+import { createLogger } from '../platform/log.ts';
+import {
+  Line,
+  LINE_MOST,
+  OutageGate,
+  PROBE_DEADLINE_MS,
+  type Left,
+  type LineOptions,
+  type Work,
+} from './line.ts';
+
+afterEach(() => void jest.useRealTimers());
 
 const settled = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
@@ -8,8 +19,7 @@ const settled = (): Promise<void> => new Promise((resolve) => void setImmediate(
 function scene(slots = 1) {
   const begun: string[] = [];
   const places: (MailPlace | undefined)[] = [];
-  const ends = new Map<string, (next?: Work) => void>();
-  const accountEnd = new Map<string, () => void>();
+  const ends = new Map<string, (left?: Left) => void>();
   const held = new Set<string | undefined>();
   let free = true;
   const gate: LineOptions['gate'] = {
@@ -29,19 +39,17 @@ function scene(slots = 1) {
     slots,
     gate,
     holds: { has: (partnerId) => held.has(partnerId) },
-    work: ({ requestId }, place, onAccountEnd) => {
+    work: ({ requestId }, place) => {
       begun.push(requestId);
       places.push(place);
-      accountEnd.set(requestId, onAccountEnd);
       return new Promise((resolve) => ends.set(requestId, resolve));
     },
   });
-  const end = async (requestId: string, next?: Work): Promise<void> => {
-    ends.get(requestId)?.(next);
+  const end = async (requestId: string, left?: Left): Promise<void> => {
+    ends.get(requestId)?.(left);
     await settled();
   };
-  const accountEnds = (requestId: string): void => accountEnd.get(requestId)?.();
-  return { line, begun, places, gate, held, end, accountEnds };
+  return { line, begun, places, gate, held, end };
 }
 
 const work = (requestId: string, given: Partial<Work> = {}): Work => ({
@@ -82,17 +90,19 @@ test('the e-mail of a new account begins at once if the gate is open', async () 
 });
 
 test('an account that goes on to its e-mail keeps the place and gives back its slot', async () => {
-  const { line, begun, places, gate, end, accountEnds } = scene();
+  const { line, begun, places, gate, end } = scene();
+  const mailed = Promise.withResolvers<void>();
   line.put([work('a1'), work('b1')]);
   expect(begun).toEqual(['a1']);
-  accountEnds('a1');
+  await end('a1', () => mailed.promise);
   expect(begun).toEqual(['a1', 'b1']);
   expect(places).toEqual([expect.anything(), undefined]);
   let closed = false;
   void line.close(new AbortController().signal).then(() => (closed = true));
   await end('b1');
   expect([closed, gate.choose(['a'])]).toEqual([false, undefined]);
-  await end('a1');
+  mailed.resolve();
+  await settled();
   expect([closed, gate.choose(['a'])]).toEqual([true, 'a']);
 });
 
@@ -135,4 +145,63 @@ test('a partner that fills the line leaves room for others', async () => {
   expect(begun.at(-1)).toBe('b1');
   const left = await line.close(AbortSignal.abort());
   expect(left).toHaveLength(LINE_MOST - 2);
+});
+
+test('a record waits and is worked on in one place, and by its newest version', async () => {
+  const { line, begun, end } = scene(2);
+  line.pause();
+  line.put([work('a1'), work('a1', { version: 1, step: 'mail' }), work('a1')]);
+  line.resume();
+  line.put([work('a1', { version: 2 })]);
+  expect(begun).toEqual(['a1']);
+  await end('a1');
+  expect([begun, line.busy]).toEqual([['a1'], false]);
+});
+
+test('a line that has closed stays closed, and none can pause twice', async () => {
+  const { line, begun } = scene();
+  line.pause();
+  expect(() => line.pause()).toThrow('the line is paused');
+  await line.close(AbortSignal.abort());
+  line.resume();
+  line.put([work('a1')]);
+  expect(begun).toEqual([]);
+  await expect(line.close(AbortSignal.abort())).rejects.toThrow('the line is closed');
+});
+
+test('the worker pauses until a probe succeeds; a probe that throws or hangs has failed', async () => {
+  jest.useFakeTimers();
+  const doings: string[] = [];
+  const answers = [
+    () => Promise.reject(new Error('x')),
+    () => new Promise<boolean>(() => {}),
+    () => Promise.resolve(false),
+    () => Promise.resolve(true),
+  ];
+  const gate = new OutageGate({
+    takesWrites: () => answers.shift()!(),
+    log: createLogger('test', 'silent'),
+    metrics: {
+      workerPaused: {
+        inc: () => {},
+        set: (_labels, value) => void doings.push(`paused=${value}`),
+        reset: () => {},
+        remove: () => {},
+      },
+    },
+  });
+  gate.add({
+    pause: () => void doings.push('pause'),
+    resume: () => void doings.push('resume'),
+  });
+  gate.wait();
+  gate.wait();
+  await jest.advanceTimersByTimeAsync(PROBE_DEADLINE_MS);
+  expect(doings.splice(0)).toEqual(['paused=0', 'paused=1', 'pause']);
+  await jest.advanceTimersByTimeAsync(10_000);
+  expect({ answers, doings }).toEqual({
+    answers: [],
+    doings: ['resume', 'paused=0'],
+  });
+  gate.close();
 });

@@ -1,14 +1,32 @@
 /**
- * The line of work that is due: partner by partner in turn, each partner's oldest first.
+ * The line: what is due, and who is next.
  *
- * Work takes slots, and e-mails what the gate gives. Tests have few slots of their own, for both
- * steps, and wait while a live account waits. Work comes from jobs, from what is read as due
- * and from steps that end; a claim decides which process gets a record.
+ * Work comes from jobs, from what is read as due and from steps that end; a claim decides which
+ * process gets a record. Partners take turns, each with its oldest first. Work takes slots, and
+ * e-mails what the gate gives. Tests have few slots of their own, for both steps, and wait while a
+ * live account waits.
  */
+import { Turns } from '../fair/turns.ts';
 import type { MailGate, MailPlace } from '../mail/mail-gate.ts';
+import { mailerLimits } from '../mail/mailer.ts';
+import type { PartnerHolds } from '../partner/flags.ts';
+import type { Clock } from '../platform/clock.ts';
+import { backoffMs, pause, withDeadline } from '../platform/deadline.ts';
+import { defined } from '../platform/defined.ts';
+import type { Logger } from '../platform/log.ts';
 import type { Hint, Step } from '../queue/job.ts';
-import type { Holds } from './follow-holds.ts';
+import type { DueRecord, DueWork } from '../submission/due-work.ts';
+import { FIRST_SIGHT_GRACE_MS } from '../submission/limits.ts';
+import type { WorkerMoves } from '../submission/worker-moves.ts';
+import type { ProcessorMetrics } from '../telemetry/metrics.ts';
+import { stepOf } from './step.ts';
 
+/** A whole hand-over, and ten seconds to record it. */
+export const FINISH_WORK_MS = mailerLimits.beforeContentMs + mailerLimits.afterContentMs + 10_000;
+/** The chart's grace period is five seconds longer. */
+export const PROCESSOR_DRAIN_MS = FINISH_WORK_MS + 20_000;
+/** With 15 s to the first sight and 15 s of grace, a lost job is repaired within 35 s. */
+export const RECONCILE_EVERY_MS = 2_500;
 /** Of each step in memory; each takes about 300 bytes. */
 export const LINE_MOST = 10_000;
 /** In one process, so that they take little of the database from live work. */
@@ -24,43 +42,59 @@ export interface Work extends Hint {
   readonly lost?: true;
 }
 
+/** What is left to do: work for the line, or an e-mail that goes on at once in the same place. */
+export type Left = Work | (() => Promise<void>) | undefined;
+
 /** What waits together. */
 export type Lane = Step | 'test';
+const lanes: readonly Lane[] = ['account', 'mail', 'test'];
 const laneOf = ({ test, step }: Pick<Work, 'test' | 'step'>): Lane => (test ? 'test' : step);
 
 export function worksOf(records: readonly Hint[], step: Step, dueAt: Date): Work[] {
   return records.map((record) => ({ ...record, partnerId: record.partnerId ?? '', step, dueAt }));
 }
 
+/**
+ * - `serving`: what may begin begins, whenever work comes, ends, or the gate says so.
+ * - `paused`: the database is away. Work comes and ends, and none begins.
+ * - `closed`: for good. Nothing begins, and what still waits is handed to other processes.
+ */
+type Mode = 'serving' | 'paused' | 'closed';
+const follows: Readonly<Record<Mode, readonly Mode[]>> = {
+  serving: ['paused', 'closed'],
+  paused: ['serving', 'closed'],
+  closed: [],
+};
+
 export interface LineOptions {
   readonly slots: number;
   readonly gate: Pick<MailGate, 'choose' | 'begin' | 'onChange' | 'slow'>;
   readonly holds: Pick<Holds, 'has'>;
   /**
-   * Resolves with what is left to do on the record. A rejection is ignored. An e-mail has a place,
-   * and so has an account whose e-mail may begin at once: `onAccountEnd` is called before it.
+   * A rejection is ignored. An e-mail has a place, and so has an account whose e-mail may begin at
+   * once.
    */
-  work(
-    work: Work,
-    place: MailPlace | undefined,
-    onAccountEnd: () => void,
-  ): Promise<Work | undefined>;
+  work(work: Work, place: MailPlace | undefined): Promise<Left>;
 }
 
 export class Line {
   readonly #options: LineOptions;
-  readonly #waiting: Readonly<Record<Lane, Turns>> = {
-    account: new Turns(),
-    mail: new Turns(),
-    test: new Turns(),
+  #mode: Mode = 'serving';
+  readonly #waiting: Readonly<Record<Lane, Turns<Work>>> = {
+    account: new Turns(byDueAt),
+    mail: new Turns(byDueAt),
+    test: new Turns(byDueAt),
   };
-  readonly #inWork = new Map<string, Promise<void>>();
-  #accounts = 0;
-  #tests = 0;
+  /** The work that waits on each record. */
+  readonly #known = new Map<string, Work>();
+  /** Until it ends, each record that is in work. */
+  readonly #inHand: Readonly<Record<Lane, Map<string, Promise<void>>>> = {
+    account: new Map(),
+    mail: new Map(),
+    test: new Map(),
+  };
   /** Neither step may keep all that becomes free. */
-  #mailsTurn = false;
-  #paused = false;
-  #closed = false;
+  #lastBegun: Step = 'mail';
   /** Called when work has begun. */
   onServed = (): void => {};
 
@@ -70,173 +104,316 @@ export class Line {
   }
 
   get paused(): boolean {
-    return this.#paused;
+    return this.#mode === 'paused';
   }
 
   get busy(): boolean {
-    return this.#inWork.size > 0;
+    return lanes.some((lane) => this.#inHand[lane].size > 0);
   }
 
   /** Whether little waits that may be done; what is on hold does not count. */
   isLow(lane: Lane): boolean {
-    const turns = this.#waiting[lane];
     let count = 0;
-    for (const partnerId of this.#partners(turns)) count += turns.countOf(partnerId);
+    for (const partnerId of this.#partners(lane)) count += this.#waiting[lane].countOf(partnerId);
     return count < LINE_LOW;
   }
 
   /** What finds no room is read later. */
   put(works: readonly Work[]): void {
-    for (const work of works)
-      if (!this.#inWork.has(work.requestId)) this.#waiting[laneOf(work)].put(work);
+    for (const work of works) this.#wait(work);
     this.#serve();
   }
 
   pause(): void {
-    this.#paused = true;
+    if (this.#mode !== 'closed') this.#become('paused');
   }
 
   resume(): void {
-    this.#paused = false;
+    if (this.#mode !== 'closed') this.#become('serving');
     this.#serve();
   }
 
   /** Waits for work under way until `signal`; resolves with the accounts not begun. */
   async close(signal: AbortSignal): Promise<Work[]> {
-    this.#closed = true;
+    this.#become('closed');
     const late = Promise.withResolvers<void>();
     signal.addEventListener('abort', () => late.resolve(), { once: true });
-    const ended = Promise.all(this.#inWork.values());
+    const ended = Promise.all(lanes.flatMap((lane) => [...this.#inHand[lane].values()]));
     if (!signal.aborted) await Promise.race([ended, late.promise]);
-    const { account, test } = this.#waiting;
-    return [...account.all(), ...test.all().filter(({ step }) => step === 'account')];
+    return [...this.#known.values()].filter(({ step }) => step === 'account');
+  }
+
+  #become(mode: Mode): void {
+    if (!follows[this.#mode].includes(mode))
+      throw new Error(`the line is ${this.#mode} and cannot become ${mode}`);
+    this.#mode = mode;
+  }
+
+  #wait(work: Work): void {
+    const { requestId, partnerId, version } = work;
+    if (lanes.some((lane) => this.#inHand[lane].has(requestId))) return;
+    const known = this.#known.get(requestId);
+    if (known !== undefined && known.version >= version) return;
+    if (known !== undefined) this.#waiting[laneOf(known)].remove(known.partnerId, known);
+    const turns = this.#waiting[laneOf(work)];
+    turns.put(partnerId, work);
+    this.#known.set(requestId, work);
+    const over = turns.count > LINE_MOST ? turns.giveWay() : undefined;
+    if (over !== undefined) this.#known.delete(over.requestId);
   }
 
   #serve(): void {
-    for (let begins = true; begins && !this.#paused && !this.#closed;)
-      begins = this.#mailsTurn
-        ? this.#beginMail() || this.#beginAccount() || this.#beginTest()
-        : this.#beginAccount() || this.#beginMail() || this.#beginTest();
+    while (this.#mode === 'serving' && this.#beginNext());
     this.onServed();
+  }
+
+  #beginNext(): boolean {
+    const live =
+      this.#lastBegun === 'account'
+        ? this.#beginMail() || this.#beginAccount()
+        : this.#beginAccount() || this.#beginMail();
+    return live || this.#beginTest();
   }
 
   #beginMail(): boolean {
     const { gate } = this.#options;
-    const { mail } = this.#waiting;
-    const partnerId = gate.choose(this.#partners(mail));
+    const partnerId = gate.choose(this.#partners('mail'));
     if (partnerId === undefined) return false;
-    this.#mailsTurn = false;
-    this.#begin(mail.take(partnerId), gate.begin(partnerId));
+    this.#lastBegun = 'mail';
+    this.#begin('mail', partnerId, gate.begin(partnerId));
     return true;
   }
 
   #beginAccount(): boolean {
     const { slots, gate } = this.#options;
-    const { account } = this.#waiting;
-    const [first] = this.#partners(account);
-    if (first === undefined || this.#accounts >= slots) return false;
-    const placed = gate.choose(this.#partners(account));
+    const { account, mail } = this.#inHand;
+    const [first] = this.#partners('account');
+    if (first === undefined || account.size >= slots) return false;
+    const placed = gate.choose(this.#partners('account'));
     // Work in hand soon frees a place, and an e-mail that goes by the line costs three more
     // operations of the database.
-    const waits = this.#accounts > 0 && this.#inWork.size - this.#tests - gate.slow >= slots;
+    const waits = account.size > 0 && account.size + mail.size - gate.slow >= slots;
     if (placed === undefined && waits) return false;
-    this.#mailsTurn = true;
-    this.#accounts += 1;
+    this.#lastBegun = 'account';
     const place = placed === undefined ? undefined : gate.begin(placed);
-    this.#begin(account.take(placed ?? first), place);
+    this.#begin('account', placed ?? first, place);
     return true;
   }
 
   #beginTest(): boolean {
-    const { account, test } = this.#waiting;
-    const [live] = this.#partners(account);
-    const [partnerId] = this.#partners(test);
-    if (live !== undefined || partnerId === undefined || this.#tests >= TESTS_AT_ONCE) return false;
-    this.#tests += 1;
-    this.#begin(test.take(partnerId));
+    const [live] = this.#partners('account');
+    const [partnerId] = this.#partners('test');
+    if (live !== undefined || partnerId === undefined) return false;
+    if (this.#inHand.test.size >= TESTS_AT_ONCE) return false;
+    this.#begin('test', partnerId);
     return true;
   }
 
-  *#partners(turns: Turns): Iterable<string> {
-    for (const partnerId of turns.partners())
+  *#partners(lane: Lane): Iterable<string> {
+    for (const partnerId of this.#waiting[lane].owners())
       if (!this.#options.holds.has(partnerId)) yield partnerId;
   }
 
-  #begin(work: Work, place?: MailPlace): void {
-    this.#inWork.set(work.requestId, this.#do(work, place));
+  #begin(lane: Lane, partnerId: string, place?: MailPlace): void {
+    const work = this.#waiting[lane].takeOf(partnerId)!;
+    this.#known.delete(work.requestId);
+    this.#inHand[lane].set(work.requestId, this.#do(work, place));
   }
 
   async #do(work: Work, place?: MailPlace): Promise<void> {
-    let hasSlot = true;
-    const freeSlot = (): void => {
-      if (hasSlot && work.test) this.#tests -= 1;
-      else if (hasSlot && work.step === 'account') this.#accounts -= 1;
-      hasSlot = false;
-    };
-    const onAccountEnd = (): void => {
-      freeSlot();
+    const { requestId } = work;
+    const left = await this.#options.work(work, place).catch(() => undefined);
+    if (typeof left === 'function') {
+      // Another account may have its slot meanwhile.
+      const { account, mail } = this.#inHand;
+      mail.set(requestId, account.get(requestId)!);
+      account.delete(requestId);
       this.#serve();
-    };
-    const next = await this.#options.work(work, place, onAccountEnd).catch(() => undefined);
+      await left().catch(() => {});
+    }
     // The slot is free before the place, which the next account may take.
-    freeSlot();
-    this.#inWork.delete(work.requestId);
+    for (const lane of lanes) this.#inHand[lane].delete(requestId);
     place?.release();
-    this.put(next === undefined ? [] : [next]);
+    this.put(typeof left === 'object' ? [left] : []);
   }
 }
 
-/** Work of one step by partner. */
-class Turns {
-  /** In order of turns, each with its oldest work first. */
-  readonly #ofPartner = new Map<string, Work[]>();
-  readonly #known = new Map<string, Work>();
+const byDueAt = {
+  mayFollow: (later: Work, earlier: Work): boolean => earlier.dueAt <= later.dueAt,
+};
 
-  get count(): number {
-    return this.#known.size;
+interface ReconcileTools {
+  readonly due: Pick<DueWork, 'read' | 'readTests' | 'noteFirstSight'>;
+  readonly line: Pick<Line, 'put' | 'isLow' | 'busy'>;
+  readonly store: Pick<WorkerMoves, 'takesWrites'>;
+  readonly holds: Pick<Holds, 'partners'>;
+  readonly clock: Pick<Clock, 'monotonicMs'>;
+}
+
+/** Reads what is due into the line: retries whose job was lost, and records nobody works on. */
+export class Reconcile {
+  readonly #tools: ReconcileTools;
+  #turnedAtMs: number;
+  /** Until writes have been durable for a while, withdrawals are late. */
+  #durableSinceMs: number | undefined;
+  #more: readonly Lane[] = [];
+
+  constructor(tools: ReconcileTools) {
+    this.#tools = tools;
+    this.#turnedAtMs = tools.clock.monotonicMs();
   }
 
-  countOf(partnerId: string): number {
-    return this.#ofPartner.get(partnerId)?.length ?? 0;
+  /** A process that neither reads what is due nor has work in hand must be started again. */
+  faults(deadlineMs: number): string[] {
+    const { line, clock } = this.#tools;
+    const idleMs = clock.monotonicMs() - this.#turnedAtMs;
+    if (line.busy || idleMs < deadlineMs) return [];
+    return [`nothing was read for ${Math.round(idleMs / 1_000)} s, and no work is in hand`];
   }
 
-  partners(): Iterable<string> {
-    return this.#ofPartner.keys();
+  /** More is due, and the line has room for it. */
+  get wanted(): boolean {
+    return this.#more.some((lane) => this.#tools.line.isLow(lane));
   }
 
-  all(): Work[] {
-    return [...this.#known.values()];
+  /**
+   * An unclaimed record is worked on only after a period of durable writes, so that a pending
+   * withdrawal comes first.
+   */
+  async round(): Promise<boolean> {
+    const { due, line, store, holds, clock } = this.#tools;
+    this.#turnedAtMs = clock.monotonicMs();
+    const durable = await store.takesWrites().catch(() => false);
+    this.#durableSinceMs = durable ? (this.#durableSinceMs ?? clock.monotonicMs()) : undefined;
+    const without = { withoutPartners: holds.partners() };
+    const { records: live, full } = await due.read(without);
+    const records = [...live, ...(line.isLow('test') ? await due.readTests(without) : [])];
+    const fresh = records.filter(isFresh);
+    await due.noteFirstSight(fresh);
+    const durableMs = clock.monotonicMs() - (this.#durableSinceMs ?? Infinity);
+    const withdrawalsMayBeLate = durableMs < FIRST_SIGHT_GRACE_MS;
+    const ready = records.filter(
+      (record) => !isFresh(record) && (record.version > 0 || !withdrawalsMayBeLate),
+    );
+    // Records left out would fill the next page, too.
+    const leftOut = fresh.length + ready.length < records.length;
+    this.#more = leftOut ? [] : full.map((state) => stepOf[state]);
+    line.put(ready.map(workOf));
+    return this.wanted;
+  }
+}
+
+function isFresh({ version, firstSeenAt }: DueRecord): boolean {
+  return version === 0 && firstSeenAt === undefined;
+}
+
+function workOf(record: DueRecord): Work {
+  const { _id: requestId, version, partnerId = '', test, state, dueAt, claimedUntil } = record;
+  const lost = version === 0 || claimedUntil !== undefined;
+  return {
+    requestId,
+    version,
+    partnerId,
+    ...defined({ test }),
+    step: stepOf[state],
+    dueAt: dueAt ?? new Date(0),
+    ...(lost ? { lost } : {}),
+  };
+}
+
+/** Which partners are on hold. */
+export class Holds {
+  readonly #flags: Pick<PartnerHolds, 'list'>;
+  readonly #onHold: { set(value: number): void };
+  #partners: ReadonlySet<string> = new Set();
+
+  constructor(flags: Pick<PartnerHolds, 'list'>, onHold: { set(value: number): void }) {
+    this.#flags = flags;
+    this.#onHold = onHold;
   }
 
-  /** A partner may fill what others leave; full, each has an equal share. */
-  put(work: Work): void {
-    const { partnerId, requestId } = work;
-    const known = this.#known.get(requestId);
-    if (known !== undefined && known.version >= work.version) return;
-    if (known !== undefined) this.#remove(known);
-    const works = this.#ofPartner.get(partnerId) ?? [];
-    const share = LINE_MOST / Math.max(1, this.#ofPartner.size);
-    if (this.count >= LINE_MOST && works.length >= share) return;
-    const index = works.findLastIndex(({ dueAt }) => dueAt <= work.dueAt) + 1;
-    works.splice(index, 0, work);
-    this.#ofPartner.set(partnerId, works);
-    this.#known.set(requestId, work);
+  has(partnerId: string | undefined): boolean {
+    return partnerId !== undefined && this.#partners.has(partnerId);
   }
 
-  /** The partner's oldest; the partner then stands behind all others. */
-  take(partnerId: string): Work {
-    const works = this.#ofPartner.get(partnerId)!;
-    const work = works.shift()!;
-    this.#known.delete(work.requestId);
-    this.#ofPartner.delete(partnerId);
-    if (works.length > 0) this.#ofPartner.set(partnerId, works);
-    return work;
+  partners(): readonly string[] {
+    return [...this.#partners];
   }
 
-  #remove(work: Work): void {
-    const works = this.#ofPartner.get(work.partnerId)!;
-    works.splice(works.indexOf(work), 1);
-    this.#known.delete(work.requestId);
-    if (works.length === 0) this.#ofPartner.delete(work.partnerId);
+  /** Keeps the last known holds while they cannot be read. */
+  async refresh(): Promise<void> {
+    const onHold = await this.#flags.list();
+    this.#partners = new Set(onHold.map(({ _id }) => _id));
+    this.#onHold.set(onHold.length);
+  }
+}
+
+const PROBE_BACKOFF = { firstMs: 250, capMs: 5_000 } as const;
+export const PROBE_DEADLINE_MS = 15_000;
+
+interface Pausable {
+  pause(): void;
+  resume(): void;
+}
+
+interface OutageTools {
+  /** A set without a majority still answers reads. */
+  readonly takesWrites: () => Promise<boolean>;
+  readonly log: Logger;
+  readonly metrics: Pick<ProcessorMetrics, 'workerPaused'>;
+}
+
+/** Pauses the workers while the database is away. */
+export class OutageGate {
+  readonly #tools: OutageTools;
+  readonly #workers: Pausable[] = [];
+  readonly #stop = new AbortController();
+  #waiting: Promise<void> | undefined;
+
+  constructor(tools: OutageTools) {
+    this.#tools = tools;
+    this.#show(0);
+  }
+
+  /** Ends what is still retried when the processor closes. */
+  get closed(): AbortSignal {
+    return this.#stop.signal;
+  }
+
+  add(worker: Pausable): void {
+    this.#workers.push(worker);
+    if (this.#waiting !== undefined) worker.pause();
+  }
+
+  wait(): void {
+    if (this.#waiting !== undefined) return;
+    this.#waiting = this.#waitOut().finally(() => {
+      this.#waiting = undefined;
+    });
+  }
+
+  close(): void {
+    this.#stop.abort();
+  }
+
+  async #waitOut(): Promise<void> {
+    const { takesWrites, log } = this.#tools;
+    log.warn('work paused: the database is away');
+    this.#show(1);
+    for (const worker of this.#workers) worker.pause();
+    for (let probes = 1; !this.closed.aborted; probes += 1) {
+      const probe = withDeadline(takesWrites(), PROBE_DEADLINE_MS, 'probe');
+      if (await probe.catch(() => false)) {
+        for (const worker of this.#workers) worker.resume();
+        this.#show(0);
+        log.info({ probes }, 'work resumed');
+        return;
+      }
+      await pause(backoffMs(probes, PROBE_BACKOFF), this.closed);
+    }
+  }
+
+  #show(paused: 0 | 1): void {
+    this.#tools.metrics.workerPaused.set({ waits_for: 'database' }, paused);
   }
 }

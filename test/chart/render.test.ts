@@ -16,7 +16,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ROOT } from '../../tools/root.ts';
 import { DRAIN_DEADLINE_MS } from '../../internal/platform/run-process.ts';
-import { PROCESSOR_DRAIN_MS } from '../../internal/processor/limits.ts';
+import { PROCESSOR_DRAIN_MS } from '../../internal/processor/line.ts';
 import {
   CHART,
   chartYaml,

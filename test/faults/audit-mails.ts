@@ -8,7 +8,7 @@ import {
 } from '../../internal/mail/ledger.ts';
 import { UNKNOWN_PHASE, type AuditView } from './audit.ts';
 import type { SentMail } from './facts.ts';
-import { MAX_AMBIGUOUS } from '../../internal/processor/failures.ts';
+import { MAX_AMBIGUOUS } from '../../internal/processor/step.ts';
 
 /** Mails and stops are timed by different processes. */
 const CLOCK_SLACK_MS = 1_500;

@@ -4,7 +4,7 @@ import { isOpen, type State } from '../../internal/submission/states.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import type { AuditView } from './audit.ts';
 import type { LedgerEntry } from './ledger.ts';
-import { MAX_AMBIGUOUS } from '../../internal/processor/failures.ts';
+import { MAX_AMBIGUOUS } from '../../internal/processor/step.ts';
 
 const OWNING: ReadonlySet<State> = new Set(['account_created', 'completed', 'undeliverable']);
 /** Records in these states are reported as stuck or as dead letters. */

@@ -22,7 +22,7 @@ import { recordOf } from '../support/records.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import { leapingClock } from '../support/leaping-clock.ts';
 import { newApplication } from '../support/world.ts';
-import { BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from '../../internal/processor/failures.ts';
+import { BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from '../../internal/processor/step.ts';
 
 const { world, ingest, cli, completed, done, refused, accountOf } = await operatorWorld();
 
@@ -195,14 +195,13 @@ test('an e-mail that was begun with its account and never handed over counts as 
   const record = { ...recordOf(application, new Date(), {}), version: 1 };
   // A worker died between the insert of the account and the move of its record.
   const intent = { claim: 2, startedAt: new Date(), attempt: 1, host: 'processor-1' };
-  const begun = (account: Account): Account => ({
-    ...account,
+  const owner = { requestId: record._id, partnerId: 'demo' };
+  const store = new AccountStore({ db: world.stores.db, clock });
+  await store.create({
+    ...store.draft({ email, businessName, ein }, owner),
     activation: { tokenHash: 'a'.repeat(64), expiresAt: new Date(Date.now() + 86_400_000) },
     mail: ledgerWith(intent),
   });
-  const owner = { requestId: record._id, partnerId: 'demo' };
-  const store = new AccountStore({ db: world.stores.db, clock });
-  await store.create({ email, businessName, ein }, owner, begun);
   await world.stores.requests.insertOne({ ...record, dueAt: new Date() });
   await world.recordIn('completed', record._id);
   expect((await accountOf(record._id)).mail).toMatchObject({ possible: 1 });

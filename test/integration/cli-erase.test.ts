@@ -215,7 +215,8 @@ test('an account whose insert hangs in the database while its request is erased 
       const record = newRecord({ state: 'recorded', dueAt, applicant: application });
       await world.stores.requests.insertOne(record);
       const owner = { requestId: record._id, partnerId: 'demo' };
-      await expect(worker.create(application, owner)).rejects.toThrow();
+      const account = worker.draft(application, owner);
+      await expect(worker.create(account)).rejects.toThrow();
       return record._id;
     }),
   );

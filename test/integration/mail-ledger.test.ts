@@ -29,10 +29,8 @@ const ledger = new LedgerStore({ db: stores.db, clock });
 
 async function newAccount(): Promise<string> {
   const { email, business_name: businessName, ein } = newApplication();
-  const fact = await accounts.create(
-    { email, businessName, ein },
-    { requestId: `req_${ein}`, partnerId: 'demo' },
-  );
+  const owner = { requestId: `req_${ein}`, partnerId: 'demo' };
+  const fact = await accounts.create(accounts.draft({ email, businessName, ein }, owner));
   if (fact.kind !== 'created') throw new Error('not created');
   return fact.accountId;
 }

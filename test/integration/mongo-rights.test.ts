@@ -5,7 +5,7 @@ import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, worldOf, type InProcess } from '../support/world.ts';
-import { BACK_OFFS } from '../../internal/processor/failures.ts';
+import { BACK_OFFS } from '../../internal/processor/step.ts';
 
 const { world } = await worldOf();
 let set: ReplicaSet;

@@ -1,7 +1,6 @@
 /** Reconcile and claims on the real store, with a test clock. */
 import { beforeEach, expect, test } from '@jest/globals';
-import type { Work } from '../../internal/processor/line.ts';
-import { Reconcile } from '../../internal/processor/reconcile.ts';
+import { Reconcile, type Work } from '../../internal/processor/line.ts';
 import { DueWork, DUE_PAGE } from '../../internal/submission/due-work.ts';
 import { CLAIM_MS, FIRST_SIGHT_GRACE_MS } from '../../internal/submission/limits.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';

@@ -240,7 +240,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
     const owner = { requestId: `req_${n}`, partnerId: 'demo' };
     return [
       `account of ${n} for ${email} ${ein}`,
-      ({ accounts }) => accounts.create(application, owner),
+      ({ accounts }) => accounts.create(accounts.draft(application, owner)),
     ];
   }),
   fc.tuple(id, version, fc.constantFrom(...handOvers)).map(([n, claim, result]): Step => {

@@ -1,11 +1,15 @@
 /** A simulated processor of the parts of cmd/processor/wire.ts. */
-import type { AttemptTools } from '../../internal/processor/apply-verdict.ts';
-import { Holds } from '../../internal/processor/follow-holds.ts';
-import { FINISH_WORK_MS, RECONCILE_EVERY_MS } from '../../internal/processor/limits.ts';
-import { Line, worksOf } from '../../internal/processor/line.ts';
-import { OutageGate } from '../../internal/processor/outage.ts';
-import { processSubmission } from '../../internal/processor/process-submission.ts';
-import { Reconcile } from '../../internal/processor/reconcile.ts';
+import { processSubmission } from '../../internal/processor/attempt.ts';
+import {
+  FINISH_WORK_MS,
+  Holds,
+  Line,
+  OutageGate,
+  RECONCILE_EVERY_MS,
+  Reconcile,
+  worksOf,
+} from '../../internal/processor/line.ts';
+import type { AttemptTools } from '../../internal/processor/step.ts';
 import type { Clock } from '../../internal/platform/clock.ts';
 import { MailGate } from '../../internal/mail/mail-gate.ts';
 import { loadTemplates } from '../../internal/mail/templates.ts';

@@ -9,14 +9,18 @@ import { loginInstructions } from '../mail/message.ts';
 import { refusalOf, type HandOver } from '../mail/relay-answers.ts';
 import { retryUntilDone } from '../platform/deadline.ts';
 import { attemptOf, type OpenRecord } from '../submission/submission.ts';
-import { untilSaid, type Attempt, type AttemptTools, type BegunMail } from './apply-verdict.ts';
 import {
   classOfHandOver,
   failed,
+  LOST,
+  MAX_AMBIGUOUS,
+  untilSaid,
+  type Attempt,
+  type AttemptTools,
+  type BegunMail,
   type FailureClass,
   type Verdict,
-  MAX_AMBIGUOUS,
-} from './failures.ts';
+} from './step.ts';
 
 const COMPLETE_RETRY = { firstMs: 100, capMs: 2_000 } as const;
 
@@ -27,7 +31,6 @@ const REFUSED: HandOver = {
   ...refusalOf('rcpt', 550, '550 5.1.1 mailbox unknown'),
 };
 const ABORTED = { result: 'aborted', cause: 'claim lost or database away' } as const;
-const LOST: Verdict = { kind: 'lost' };
 
 /** Tests do not pass the gate, and tell it nothing of the relay. */
 const placeOfTest: MailPlace = {
@@ -82,12 +85,10 @@ async function mailOnce(attempt: Attempt, account: Account, tools: AttemptTools)
 }
 
 /** Adds the hand-over to an account that is about to be created; the next claim sends it. */
-export function beginFirstMail(account: Account, attempt: Attempt, tools: AttemptTools): Account {
+export function beginFirstMail(account: Account, attempt: Attempt, tools: AttemptTools): BegunMail {
   const intent = newIntent(attempt.record.version + 1, 1, tools);
   const { message, activation } = loginInstructions(account, tools.mailSettings, intent.startedAt);
-  const stored = { ...account, activation, mail: ledgerWith(intent) };
-  attempt.begun = { account: stored, intent, message };
-  return stored;
+  return { account: { ...account, activation, mail: ledgerWith(intent) }, intent, message };
 }
 
 /**

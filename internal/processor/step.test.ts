@@ -9,7 +9,7 @@ import {
   BACK_OFFS,
   BACKED_OFF_AT_MOST_MS,
   MAX_AMBIGUOUS,
-} from './failures.ts';
+} from './step.ts';
 
 const middle = (): number => 0.5;
 

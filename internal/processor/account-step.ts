@@ -1,0 +1,47 @@
+/** The step of the account: rejects an application or creates its account. */
+import { decideOnCreation } from '../application/decide.ts';
+import { normalizedApplicant, type Applicant } from '../application/fields.ts';
+import { parseApplication } from '../application/parse-application.ts';
+import type { Reason } from '../application/reasons.ts';
+import { endingOf } from '../application/test-endings.ts';
+import { beginFirstMail, noteUnsent } from './mail-step.ts';
+import { LOST, thrown, type Attempt, type AttemptTools, type StepEnd } from './step.ts';
+
+export async function createAccount(attempt: Attempt, tools: AttemptTools): Promise<StepEnd> {
+  const { record, claim, place } = attempt;
+  const parsed = parseApplication(record.body?.buffer ?? new Uint8Array());
+  if (!parsed.valid) return reject(parsed.reasons, normalizedApplicant(parsed.claimed));
+  if (!claim.held) return { verdict: LOST };
+  const { application } = parsed;
+  const applicant = normalizedApplicant(application);
+  const ending = record.test ? endingOf(application.ein) : undefined;
+  if (ending?.reason !== undefined) return reject([ending.reason], applicant);
+  const owner = { requestId: record._id, partnerId: record.partnerId ?? 'unknown' };
+  const judged = record.test && ending === undefined ? { judged: true as const } : {};
+  const drafted = { ...tools.accounts.draft(application, owner), ...judged };
+  const first = place === undefined ? undefined : beginFirstMail(drafted, attempt, tools);
+  const account = first?.account ?? drafted;
+  const creation = await tools.accounts
+    .create(account)
+    .catch((error: unknown) => thrown(error, attempt));
+  if ('failure' in creation) return { verdict: creation, begun: first };
+
+  const { kind } = creation;
+  if (kind !== 'created') tools.metrics.duplicateKeys.inc({ found: kind });
+  const stands = kind !== 'taken' && creation.accountId === account._id;
+  if (kind === 'own' && !stands) await noteUnsent(creation.accountId, attempt, tools);
+  const outcome = decideOnCreation(creation);
+  if (outcome.verdict !== 'go_on') return reject(outcome.reasons, applicant);
+  const { accountId } = outcome;
+  const verdict = {
+    kind: 'done',
+    event: 'create_account',
+    changes: { applicant, accountId },
+  } as const;
+  return { verdict, begun: stands ? first : undefined };
+}
+
+function reject(reasons: readonly Reason[], applicant: Applicant): StepEnd {
+  const reason = reasons.map(({ field, code }) => `${field}: ${code}`).join(', ');
+  return { verdict: { kind: 'done', event: 'reject', changes: { reasons, reason, applicant } } };
+}

@@ -1,0 +1,360 @@
+/**
+ * One attempt, from its claim to a settled verdict: claims a record, does the step that is due, and
+ * moves the record on, puts it back or ends it.
+ */
+import { SpanKind } from '@opentelemetry/api';
+import type { MailPlace } from '../mail/mail-gate.ts';
+import { later, type Clock } from '../platform/clock.ts';
+import { defined } from '../platform/defined.ts';
+import {
+  contextOf,
+  failSpan,
+  inSpan,
+  linksTo,
+  traceFields,
+  type NamedSpan,
+} from '../platform/tracing.ts';
+import { hintFor, queueSpan, type Step } from '../queue/job.ts';
+import { attemptOf, type OpenRecord } from '../submission/submission.ts';
+import type { Position, WorkerMoves } from '../submission/worker-moves.ts';
+import type { ProcessorMetrics } from '../telemetry/metrics.ts';
+import { createAccount } from './account-step.ts';
+import type { Holds, Left, Work } from './line.ts';
+import { giveUpFirstMail, mailApplicant } from './mail-step.ts';
+import {
+  classOfError,
+  failed,
+  LOST,
+  stepOf,
+  thrown,
+  untilSaid,
+  type Attempt,
+  type AttemptTools,
+  type BegunMail,
+  type Done,
+  type Failed,
+  type FailureClass,
+  type StepEnd,
+  type Verdict,
+} from './step.ts';
+
+/** After this many dead workers, a record is a dead letter. */
+const MAX_CRASHES = 5;
+/** After this many, it is tried alone, at a random time within `CRASH_APART_MS`. */
+const CRASHES_ALONE = 2;
+const CRASH_APART_MS = 60_000;
+
+interface BothTools {
+  readonly live: AttemptTools;
+  readonly test: AttemptTools;
+}
+
+/** Never rejects. Resolves with what is left to do on the record. */
+export async function processSubmission(
+  both: BothTools,
+  work: Work,
+  place: MailPlace | undefined,
+): Promise<Left> {
+  const { step, requestId, partnerId } = work;
+  const claimed = await claimRecord(work, both[work.test ? 'test' : 'live']);
+  if (claimed === undefined) return undefined;
+  const { record, startedAt, askedAtMs } = claimed;
+  const { version, test } = record;
+  // Only the record says for sure what it is.
+  const tools = both[test ? 'test' : 'live'];
+  if (work.lost === true) tools.metrics.reconcileRequeued.inc();
+  const claim = new Claim(record, askedAtMs, tools);
+  const next = await run({ record, claim, step, startedAt, place }, tools, work.traceparent);
+  if (typeof next === 'object') return async () => void (await run(next, tools));
+  if (next === undefined) return undefined;
+  const dueAt = tools.clock.now();
+  return { requestId, partnerId, version, step: next, dueAt, ...defined({ test }) };
+}
+
+async function claimRecord(
+  { requestId, version, step, traceparent }: Work,
+  { store, clock, metrics, log, outage }: AttemptTools,
+) {
+  const startedAt = clock.now();
+  const askedAtMs = clock.monotonicMs();
+  try {
+    const record = await store.claim(requestId, version);
+    if (record !== undefined) return { record, startedAt, askedAtMs };
+    metrics.attempts.inc({ step, result: 'repeat' });
+  } catch (error) {
+    // The record is soon due again.
+    metrics.failures.inc({ step, class: classOfError(error) });
+    const fields = { request_id: requestId, ...traceFields(traceparent) };
+    log.warn({ ...fields, err: error }, 'attempt could not start');
+    outage.wait();
+  }
+  return undefined;
+}
+
+/** The step that is due at once, or the attempt at the e-mail that this one began. */
+type Next = Step | Attempt | undefined;
+
+/** Never rejects. */
+async function run(attempt: Attempt, tools: AttemptTools, traceparent?: string): Promise<Next> {
+  const { record, claim, step } = attempt;
+  try {
+    if (await endsByCrashes(attempt, tools)) return undefined;
+    // The work is stale: the record moved on under the version that was read.
+    if (stepOf[record.state] !== step) {
+      await giveBack(attempt, tools);
+      return stepOf[record.state];
+    }
+    return await inSpan(spanOf(attempt, traceparent), async (span) => {
+      const { verdict, next } = await judge(attempt, tools);
+      const { kind } = verdict;
+      const result = kind === 'done' ? 'done' : kind === 'lost' ? 'claim_lost' : 'failed';
+      tools.metrics.attempts.inc({ step, result });
+      if (kind === 'lost') {
+        failSpan(span, 'claim_lost');
+        // The claim may still be ours, as after a hold; if not, this changes nothing.
+        await giveBack(attempt, tools);
+      } else if (kind !== 'done') {
+        failSpan(span, verdict.failure);
+        await settle(verdict, attempt, tools);
+      }
+      return next;
+    });
+  } finally {
+    claim.release();
+  }
+}
+
+function spanOf({ record, step, startedAt }: Attempt, traceparent?: string): NamedSpan {
+  const attributes = {
+    'partner_ingest.request_id': record._id,
+    'partner_ingest.attempt': attemptOf(record),
+  };
+  const span: NamedSpan =
+    step === 'account'
+      ? queueSpan('process', attributes)
+      : { name: 'mail applicant', kind: SpanKind.INTERNAL, attributes };
+  return {
+    ...span,
+    startTime: startedAt,
+    links: linksTo(traceparent),
+    parent: contextOf(record.traceparent),
+  };
+}
+
+/** A record may kill its workers, so it is tried alone after two deaths and given up after five. */
+async function endsByCrashes(attempt: Attempt, tools: AttemptTools): Promise<boolean> {
+  const { record } = attempt;
+  const { crashes = 0, takenOver } = record;
+  if (crashes >= MAX_CRASHES) {
+    const words = 'its workers ended without a word, several times';
+    await settle(failed(record, { failure: 'crashed', words }), attempt, tools);
+    return true;
+  }
+  if (takenOver !== true || crashes < CRASHES_ALONE) return false;
+  const dueAt = later(tools.clock.now(), Math.random() * CRASH_APART_MS);
+  await tools.store.putApart(record, dueAt).catch(() => {});
+  return true;
+}
+
+interface Judged {
+  readonly verdict: Verdict;
+  readonly next?: Next;
+}
+
+/** Does the step; what is done moves the record on. */
+async function judge(attempt: Attempt, tools: AttemptTools): Promise<Judged> {
+  const { verdict, begun } = await doStep(attempt, tools);
+  const judged: Judged =
+    verdict.kind === 'done'
+      ? await finish(verdict, begun, attempt, tools).catch((error: unknown) => {
+          return { verdict: thrown(error, attempt) };
+        })
+      : { verdict };
+  if (begun !== undefined && typeof judged.next !== 'object')
+    await giveUpFirstMail(attempt, begun, tools);
+  return judged;
+}
+
+async function doStep(attempt: Attempt, tools: AttemptTools): Promise<StepEnd> {
+  try {
+    if (attempt.step === 'account') return await createAccount(attempt, tools);
+    return { verdict: await mailApplicant(attempt, tools) };
+  } catch (error) {
+    return { verdict: thrown(error, attempt) };
+  }
+}
+
+/** One update of the record. The verdict is `lost` if another worker has it. */
+async function finish(
+  verdict: Done,
+  begun: BegunMail | undefined,
+  attempt: Attempt,
+  tools: AttemptTools,
+): Promise<Judged> {
+  const { record, place } = attempt;
+  const { clock, log, metrics, store } = tools;
+  const fields = { request_id: record._id, ...traceFields(record.traceparent) };
+  const attempts = attemptOf(record);
+  const { event, changes } = verdict;
+  if (event === 'create_account') {
+    const confirmedAt = clock.monotonicMs();
+    const moved =
+      begun === undefined
+        ? await store.move(record, event, attempts, changes)
+        : await store.moveOn(record, attempts, changes);
+    if (moved === false || moved === undefined) return { verdict: LOST };
+    countOutcome(record, { state: 'account_created', reason: 'none' }, tools);
+    log.debug(fields, 'account created');
+    if (moved === true) return { verdict, next: 'mail' };
+    const claim = new Claim(moved, confirmedAt, tools);
+    const startedAt = clock.now();
+    return { verdict, next: { record: moved, claim, step: 'mail', startedAt, place, begun } };
+  }
+  if (!(await store.move(record, event, attempts, changes))) return { verdict: LOST };
+  tools.tellEnd(record._id);
+  if (event === 'reject') {
+    const { reason, reasons } = changes;
+    countOutcome(record, { state: 'rejected', reason: reasons[0]?.code ?? 'none' }, tools);
+    log.info({ ...fields, reason }, 'application rejected');
+  } else {
+    countOutcome(record, { state: 'completed', reason: 'none' }, tools);
+    const seconds = (clock.now().getTime() - record.receivedAt.getTime()) / 1_000;
+    metrics.completionSeconds.observe(seconds);
+    log.info({ ...fields, seconds }, 'application completed');
+  }
+  return { verdict };
+}
+
+/**
+ * Never rejects. A failed update is retried, or the record would count as one that killed its
+ * worker.
+ */
+async function settle(verdict: Failed, attempt: Attempt, tools: AttemptTools): Promise<void> {
+  const { record, step } = attempt;
+  const { failure, words, reasons: _known, ...told } = verdict;
+  const { clock, log, metrics, store } = tools;
+  metrics.failures.inc({ step, class: failure });
+  log[levelOf(failure, told.kind)](
+    {
+      request_id: record._id,
+      ...traceFields(record.traceparent),
+      step,
+      failure,
+      verdict: told,
+      last_error: words,
+    },
+    'attempt failed',
+  );
+  if (failure === 'infrastructure') tools.outage.wait();
+  await untilSaid(say, attempt, tools);
+
+  async function say(): Promise<void> {
+    switch (verdict.kind) {
+      case 'later':
+        // Behind all that are due, so that a mail which is the cause does not stop them.
+        await store.putBack(record, clock.now(), { lastError: words });
+        return;
+      case 'again': {
+        const { delayMs, counts } = verdict;
+        const dueAt = later(clock.now(), delayMs);
+        if (!(await store.putBack(record, dueAt, { ...counts, lastError: words }))) return;
+        const waits = { step, delayMs, reason: failure, attempt: attemptOf(counts) };
+        tools.sendRetry({ ...hintFor(record), ...waits });
+        return;
+      }
+      case 'end': {
+        const { event, ambiguous, reasons } = verdict;
+        const counts = { attempts: record.attempts, ambiguous, lastError: words };
+        const changes = { ...counts, reason: words, ...defined({ reasons }) };
+        if (!(await store.move(record, event, attemptOf(record), changes))) return;
+        if (event === 'bounce') tools.tellEnd(record._id);
+        const state = event === 'bounce' ? 'undeliverable' : 'dead_lettered';
+        countOutcome(record, { state, reason: verdict.failure }, tools);
+      }
+    }
+  }
+}
+
+/** The record keeps its place. */
+async function giveBack(attempt: Attempt, tools: AttemptTools): Promise<void> {
+  const { record } = attempt;
+  await untilSaid(() => tools.store.putBack(record, record.stateAt), attempt, tools);
+}
+
+function countOutcome(
+  { partnerId }: OpenRecord,
+  outcome: Parameters<ProcessorMetrics['outcomes']['inc']>[0],
+  { metrics, partnerLabels }: AttemptTools,
+): void {
+  metrics.outcomes.inc(outcome);
+  if (partnerId !== undefined)
+    metrics.partnerOutcomes.inc({ partner: partnerLabels.of(partnerId), ...outcome });
+}
+
+/** An unknown address is an ordinary end. */
+function levelOf(failure: FailureClass, kind: Failed['kind']): 'info' | 'warn' | 'error' {
+  if (failure === 'permanent') return 'info';
+  if (failure === 'ours' || kind === 'end') return 'error';
+  const isOrdinary = ['busy', 'throttled', 'relay'].includes(failure);
+  return isOrdinary ? 'info' : 'warn';
+}
+
+/** Allows three tries in a claim's 45 s. */
+const RENEW_EVERY_MS = 15_000;
+/** Leaves 10 s of a claim for a slow renewal. */
+export const CLAIM_TRUSTED_MS = 35_000;
+/** A confirmation this fresh is enough for an e-mail. */
+export const CLAIM_FRESH_MS = 2_000;
+
+type ClaimedRecord = Position & Pick<OpenRecord, 'partnerId'>;
+
+interface ClaimTools {
+  readonly clock: Clock;
+  readonly store: WorkerMoves;
+  readonly holds: Pick<Holds, 'has'>;
+}
+
+export class Claim {
+  readonly #record: ClaimedRecord;
+  readonly #tools: ClaimTools;
+  readonly #lost = new AbortController();
+  readonly #timer: NodeJS.Timeout;
+  #confirmedAt: number;
+
+  /** `confirmedAt` is the monotonic time just before the claim request. */
+  constructor(record: ClaimedRecord, confirmedAt: number, tools: ClaimTools) {
+    this.#record = record;
+    this.#tools = tools;
+    this.#confirmedAt = confirmedAt;
+    this.#timer = setInterval(() => void this.#renew().catch(() => {}), RENEW_EVERY_MS);
+  }
+
+  get signal(): AbortSignal {
+    return this.#lost.signal;
+  }
+
+  /** False if nothing more may be done. Rejects if the store cannot be asked. */
+  async confirm({ again = false } = {}): Promise<boolean> {
+    if (again || this.#tools.clock.monotonicMs() - this.#confirmedAt > CLAIM_FRESH_MS)
+      await this.#renew();
+    return this.held;
+  }
+
+  get held(): boolean {
+    // A process that was frozen must not act on an old confirmation.
+    const age = this.#tools.clock.monotonicMs() - this.#confirmedAt;
+    const onHold = this.#tools.holds.has(this.#record.partnerId);
+    return !this.#lost.signal.aborted && age <= CLAIM_TRUSTED_MS && !onHold;
+  }
+
+  release(): void {
+    clearInterval(this.#timer);
+  }
+
+  async #renew(): Promise<void> {
+    const askedAt = this.#tools.clock.monotonicMs();
+    const held = await this.#tools.store.renew(this.#record);
+    if (held) this.#confirmedAt = askedAt;
+    else this.#lost.abort();
+  }
+}

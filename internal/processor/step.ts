@@ -1,0 +1,289 @@
+/**
+ * A step of an attempt: what it works with, and the verdict that it returns. What follows from each
+ * class of failure stands here, too.
+ */
+import { MongoError, MongoNetworkError, MongoServerSelectionError } from 'mongodb';
+import type { AccountStore } from '../account/account-store.ts';
+import type { Account } from '../account/account.ts';
+import type { Intent } from '../account/mail-ledger.ts';
+import type { Reason, StoredReason } from '../application/reasons.ts';
+import type { LedgerStore } from '../mail/ledger-store.ts';
+import type { Blame, MailPlace } from '../mail/mail-gate.ts';
+import type { Mailer } from '../mail/mailer.ts';
+import type { MailSettings, Message } from '../mail/message.ts';
+import type { Fault, HandOver } from '../mail/relay-answers.ts';
+import type { Clock } from '../platform/clock.ts';
+import { DeadlineError, jittered, retryUntilDone } from '../platform/deadline.ts';
+import { defined } from '../platform/defined.ts';
+import type { Logger } from '../platform/log.ts';
+import { NotDurableError } from '../platform/mongo.ts';
+import type { Retry, Step } from '../queue/job.ts';
+import type { OpenState } from '../submission/states.ts';
+import type { OpenRecord, SubmissionRecord } from '../submission/submission.ts';
+import type { Changes, WorkerMoves } from '../submission/worker-moves.ts';
+import type { ProcessorMetrics } from '../telemetry/metrics.ts';
+import type { PartnerLabels } from '../telemetry/partner-labels.ts';
+
+export const stepOf = {
+  recorded: 'account',
+  account_created: 'mail',
+} as const satisfies Record<OpenState, Step>;
+
+/** For live records, or for tests: these have accounts, a mailer and metrics of their own. */
+export interface AttemptTools {
+  readonly metrics: ProcessorMetrics;
+  readonly partnerLabels: PartnerLabels;
+  readonly clock: Clock;
+  readonly store: WorkerMoves;
+  readonly accounts: AccountStore;
+  readonly ledger: LedgerStore;
+  readonly mailer: Pick<Mailer, 'handOver'>;
+  readonly mailSettings: MailSettings;
+  readonly holds: { has(partnerId: string | undefined): boolean };
+  readonly host: string;
+  readonly log: Logger;
+  readonly outage: {
+    /** Ends what is still retried when the processor closes. */
+    readonly closed: AbortSignal;
+    wait(): void;
+  };
+  /** May lose the job. */
+  sendRetry(retry: Retry): void;
+  /** Tells those who wait for the end of this submission; may lose it. */
+  tellEnd(requestId: string): void;
+}
+
+export interface Attempt {
+  /** Its counts exclude this attempt. */
+  readonly record: OpenRecord;
+  readonly claim: {
+    readonly signal: AbortSignal;
+    readonly held: boolean;
+    /** False if nothing more may be done. Rejects if the store cannot be asked. */
+    confirm(options?: { readonly again?: boolean }): Promise<boolean>;
+    release(): void;
+  };
+  readonly step: Step;
+  readonly startedAt: Date;
+  /** Of an e-mail, or of an account whose e-mail may begin at once. */
+  readonly place: MailPlace | undefined;
+  /** The e-mail that the account's step began, and for which its move claimed the record. */
+  readonly begun?: BegunMail | undefined;
+}
+
+/** An e-mail whose hand-over is in the ledger. */
+export interface BegunMail {
+  readonly account: Account;
+  readonly intent: Intent;
+  readonly message: Message;
+}
+
+/** Only `transient` counts an attempt. */
+export type FailureClass =
+  | 'permanent'
+  | 'transient'
+  /** The database is away or takes no writes. */
+  | 'infrastructure'
+  | 'relay'
+  /** Our sender, settings, rights or disk are at fault. */
+  | 'ours'
+  | 'busy'
+  /** The relay declines this mail for now. */
+  | 'throttled'
+  | 'ambiguous'
+  /** Several workers died holding the record. */
+  | 'crashed';
+
+/** The step has done its work. */
+export type Done = { readonly kind: 'done' } & (
+  | { readonly event: 'create_account'; readonly changes: Changes }
+  | {
+      readonly event: 'reject';
+      readonly changes: Changes & { readonly reasons: readonly Reason[]; readonly reason: string };
+    }
+  | { readonly event: 'complete'; readonly changes?: undefined }
+);
+
+export type Verdict =
+  | Done
+  /** The record is another worker's, or its partner is on hold. */
+  | { readonly kind: 'lost' }
+  | Failed;
+
+export const LOST: Verdict = { kind: 'lost' };
+
+/** What a step returns; with the hand-over that the account's step may have put in the ledger. */
+export interface StepEnd {
+  readonly verdict: Verdict;
+  readonly begun?: BegunMail | undefined;
+}
+
+/** A pause is this share of the total back-off, within bounds. */
+interface BackOff {
+  readonly share: number;
+  readonly firstMs: number;
+  readonly capMs: number;
+}
+/**
+ * A share of 1 doubles: 30 s, 30 s, 1 min, 2, 4, 8, 16, 32 min, 1 h 4, 2 h 8, then every 4 h.
+ * Failures that an operator corrects are retried more often.
+ */
+export const BACK_OFFS = {
+  transient: { share: 1, firstMs: 30_000, capMs: 14_400_000 },
+  ours: { share: 0.25, firstMs: 60_000, capMs: 900_000 },
+  busy: { share: 0.05, firstMs: 30_000, capMs: 3_600_000 },
+  throttled: { share: 1, firstMs: 5_000, capMs: 900_000 },
+} as const satisfies Record<string, BackOff>;
+/** docs/privacy.md promises that a record ends after three days. */
+export const BACKED_OFF_AT_MOST_MS = 3 * 86_400_000;
+/** After the first ambiguous end and the second: a short fault of the relay makes no dead letter. */
+const AMBIGUOUS_WAITS_MS = [30_000, 3_000_000] as const;
+/** E-mails that no operator ordered; an unknown result counts as one. */
+export const MAX_AMBIGUOUS = AMBIGUOUS_WAITS_MS.length + 1;
+
+interface Failure {
+  readonly failure: FailureClass;
+  /** Support reads it, so it holds no personal data. */
+  readonly words: string;
+  /** Why the relay refused the applicant's address. */
+  readonly reasons?: readonly StoredReason[];
+}
+
+type EndingClass = Exclude<FailureClass, 'infrastructure' | 'relay'>;
+
+export type Failed = Failure &
+  (
+    | { readonly kind: 'later' }
+    | {
+        readonly kind: 'again';
+        readonly delayMs: number;
+        readonly counts: {
+          readonly attempts: number;
+          readonly ambiguous: number;
+          readonly backedOffMs: number;
+        };
+      }
+    | {
+        readonly kind: 'end';
+        readonly failure: EndingClass;
+        readonly event: 'bounce' | 'give_up';
+        readonly ambiguous: number;
+      }
+  );
+
+type SoFar = Pick<SubmissionRecord, 'attempts' | 'ambiguous' | 'backedOffMs'>;
+
+/** `ambiguous` includes this attempt's e-mail. */
+export function failed(
+  { attempts, ambiguous: before = 0, backedOffMs = 0 }: SoFar,
+  { failure, words, reasons, ambiguous = before }: Failure & { readonly ambiguous?: number },
+  random: () => number = Math.random,
+): Failed {
+  const end = (event: 'bounce' | 'give_up', ending: EndingClass): Failed => {
+    return { kind: 'end', failure: ending, words, event, ambiguous, ...defined({ reasons }) };
+  };
+  const again = (waitMs: number): Failed => {
+    const delayMs = jittered(waitMs, random);
+    const counts = {
+      attempts: attempts + (failure === 'transient' ? 1 : 0),
+      ambiguous,
+      backedOffMs: backedOffMs + delayMs,
+    };
+    return { kind: 'again', failure, words, delayMs, counts };
+  };
+  switch (failure) {
+    case 'permanent':
+      return end('bounce', failure);
+    case 'crashed':
+      return end('give_up', failure);
+    case 'infrastructure':
+    case 'relay':
+      return { kind: 'later', failure, words };
+    case 'ambiguous': {
+      const waitMs = AMBIGUOUS_WAITS_MS[Math.max(0, ambiguous - 1)];
+      return waitMs === undefined ? end('give_up', failure) : again(waitMs);
+    }
+    case 'transient':
+    case 'ours':
+    case 'busy':
+    case 'throttled': {
+      if (backedOffMs >= BACKED_OFF_AT_MOST_MS) return end('give_up', failure);
+      const { share, firstMs, capMs } = BACK_OFFS[failure];
+      return again(Math.min(capMs, Math.max(firstMs, backedOffMs * share)));
+    }
+  }
+}
+
+/** What was thrown in a step is a failure of it. */
+export function thrown(error: unknown, { record, step }: Attempt): Failed {
+  const goal = step === 'account' ? 'creating the account' : 'mailing the applicant';
+  const words = `${goal} failed: ${error instanceof Error ? error.name : 'unknown error'}`;
+  return failed(record, { failure: classOfError(error), words });
+}
+
+/** Elections, shutdown or overload. FerretDB answers 1 while its PostgreSQL is away. */
+const AWAY_CODES = new Set([
+  1, 6, 7, 50, 64, 89, 91, 189, 262, 9_001, 10_058, 10_107, 11_600, 11_602, 13_435, 13_436,
+]);
+/** Missing rights, a wrong password, a full disk or an impossible write concern. */
+const OPERATOR_CODES = new Set([11, 13, 18, 79, 100, 8_000, 14_031]);
+
+export function classOfError(error: unknown): FailureClass {
+  if (error instanceof DeadlineError || error instanceof NotDurableError) return 'infrastructure';
+  if (error instanceof MongoServerSelectionError || error instanceof MongoNetworkError)
+    return 'infrastructure';
+  // A failed item of a group write has only a code.
+  const code = Number((error as { readonly code?: unknown } | undefined)?.code);
+  if (OPERATOR_CODES.has(code)) return 'ours';
+  if (AWAY_CODES.has(code)) return 'infrastructure';
+  if (
+    error instanceof MongoError &&
+    (error.hasErrorLabel('RetryableWriteError') || /Pool|Topology/.test(error.name))
+  ) {
+    return 'infrastructure';
+  }
+  return 'transient';
+}
+
+export function classOfHandOver(
+  handOver: Exclude<HandOver, { result: 'accepted' | 'aborted' }>,
+  blame: Blame,
+): FailureClass {
+  if (blame === 'relay') return 'relay';
+  switch (handOver.result) {
+    case 'ambiguous':
+      return 'ambiguous';
+    case 'unreachable':
+      return 'transient';
+    case 'refused':
+      return classOf[handOver.fault];
+  }
+}
+
+const classOf = {
+  sender: 'relay',
+  capacity: 'throttled',
+  recipient: 'permanent',
+  ours: 'ours',
+  busy: 'busy',
+} as const satisfies Record<Fault, FailureClass>;
+
+const SETTLE_RETRY = { firstMs: 500, capMs: 5_000 } as const;
+const SETTLE_TRIES = 120;
+
+/** Never rejects; a failed write is retried in the background, within bounds. */
+export async function untilSaid(
+  say: () => Promise<unknown>,
+  { record }: Attempt,
+  { outage, log }: AttemptTools,
+): Promise<void> {
+  const enough = new AbortController();
+  const onFailure = (_error: unknown, failures: number): void => {
+    if (failures >= SETTLE_TRIES) enough.abort();
+  };
+  await say().catch((error: unknown) => {
+    log.debug({ request_id: record._id, err: error }, 'not settled yet');
+    const signal = AbortSignal.any([enough.signal, outage.closed]);
+    void retryUntilDone(say, { ...SETTLE_RETRY, signal, onFailure });
+  });
+}
