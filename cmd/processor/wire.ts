@@ -106,7 +106,9 @@ function openWork(
 ) {
   const retries = new HintOutbox({ sender, results: metrics.hints });
   closers.add('retries', () => retries.whenEmpty());
-  const store = new WorkerMoves({ db, retention: retentionOf(config), clock });
+  const tellEnd = (requestId: string): void => sender.ends.add(requestId);
+  const moves = { db, retention: retentionOf(config), clock, tellEnd };
+  const store = new WorkerMoves(moves);
   const accounts = new AccountStore({ db, clock });
   const outage = new OutageGate({ takesWrites: () => store.takesWrites(), log, metrics });
   closers.add('outage gate', () => outage.close());
@@ -131,7 +133,6 @@ function openWork(
     log,
     outage,
     sendRetry: (retry) => retries.add(retry),
-    tellEnd: (requestId) => sender.ends.add(requestId),
   };
   const ofTests = { db, clock, mode: { test: true } } as const;
   const test: AttemptTools = {
@@ -151,12 +152,12 @@ function openWork(
     work: (...wanted) => processSubmission({ live, test }, ...wanted),
   });
   outage.add(line);
-  return { line, outage, holds, store, accounts };
+  return { line, outage, holds, store, accounts, lateBounces: new LateBounces(moves) };
 }
 
 function startWork(
   config: Config,
-  { line, outage, holds, store, accounts }: ReturnType<typeof openWork>,
+  { line, outage, holds, store, accounts, lateBounces }: ReturnType<typeof openWork>,
   sender: HintSender,
   { db, clock, metrics, live, loops, log, closers, warnings }: Parts,
 ): void {
@@ -196,7 +197,6 @@ function startWork(
     failsAfterMs: 10 * UNKNOWN_EVERY_MS,
     run: async () => metrics.reconcileUnknown.set(await due.countUnknown(UNKNOWN_MOST)),
   });
-  const lateBounces = new LateBounces({ db, retention: retentionOf(config), clock });
   // Raw bodies and data of released accounts, which no TTL index can delete; late bounces of tests.
   loops.start({
     name: 'expiry',

@@ -211,7 +211,6 @@ async function finish(
     return { verdict, next: { record: moved, claim, step: 'mail', startedAt, place, begun } };
   }
   if (!(await store.move(record, event, attempts, changes))) return { verdict: LOST };
-  tools.tellEnd(record._id);
   if (event === 'reject') {
     const { reason, reasons } = changes;
     countOutcome(record, { state: 'rejected', reason: reasons[0]?.code ?? 'none' }, tools);
@@ -267,7 +266,6 @@ async function settle(verdict: Failed, attempt: Attempt, tools: AttemptTools): P
         const counts = { attempts: record.attempts, ambiguous, lastError: words };
         const changes = { ...counts, reason: words, ...defined({ reasons }) };
         if (!(await store.move(record, event, attemptOf(record), changes))) return;
-        if (event === 'bounce') tools.tellEnd(record._id);
         const state = event === 'bounce' ? 'undeliverable' : 'dead_lettered';
         countOutcome(record, { state, reason: verdict.failure }, tools);
       }

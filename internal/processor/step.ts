@@ -49,8 +49,6 @@ export interface AttemptTools {
   };
   /** May lose the job. */
   sendRetry(retry: Retry): void;
-  /** Tells those who wait for the end of this submission; may lose it. */
-  tellEnd(requestId: string): void;
 }
 
 export interface Attempt {

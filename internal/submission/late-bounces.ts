@@ -4,6 +4,7 @@ import { mailReason } from '../application/reasons.ts';
 import { lateBounce } from '../application/test-endings.ts';
 import { later, type Clock } from '../platform/clock.ts';
 import { bounded } from '../platform/mongo-read.ts';
+import type { MoveTools } from './move-of.ts';
 import { OperatorMoves } from './operator-moves.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
 
@@ -16,7 +17,7 @@ export class LateBounces {
   readonly #moves: OperatorMoves;
   readonly #clock: Clock;
 
-  constructor(options: ConstructorParameters<typeof OperatorMoves>[0]) {
+  constructor(options: MoveTools) {
     this.#collection = submissionCollection(options.db);
     this.#moves = new OperatorMoves(options);
     this.#clock = options.clock;

@@ -1,7 +1,7 @@
 /** What every process writes to a record: the tables of states.ts, as filters and updates. */
-import type { Filter } from 'mongodb';
+import type { Db, Filter } from 'mongodb';
 import { discardedReason } from '../application/reasons.ts';
-import { DAY_MS, later } from '../platform/clock.ts';
+import { DAY_MS, later, type Clock } from '../platform/clock.ts';
 import { defined } from '../platform/defined.ts';
 import {
   cards,
@@ -13,6 +13,7 @@ import {
   type Event,
   type KeptState,
   type Move,
+  type RetentionDays,
   type State,
   type Touch,
 } from './states.ts';
@@ -83,9 +84,28 @@ export interface Step {
   readonly to: State;
   readonly filter: RecordFilter;
   readonly update: RecordUpdate;
+  /** Call it once the update is stored. */
+  readonly done: (requestIds: readonly string[]) => void;
 }
 
-interface MoveOptions {
+/** What a process gives its moves. */
+export interface MoveTools {
+  readonly db: Db;
+  readonly retention: RetentionDays;
+  readonly clock: Clock;
+  /** Tells those who wait for the end of a request, who then read its record. */
+  readonly tellEnd?: ((requestId: string) => void) | undefined;
+}
+
+/**
+ * What happens after every move that ends a request for its partner, whoever made it. What is
+ * stored with the move stands in `entryOf`.
+ */
+function onEnd(requestId: string, { tellEnd }: Pick<MoveTools, 'tellEnd'>): void {
+  tellEnd?.(requestId);
+}
+
+interface MoveOptions extends Pick<MoveTools, 'tellEnd'> {
   readonly now: Date;
   /** The account that this request made, for the moves that ask for it. */
   readonly accountId?: string | undefined;
@@ -123,7 +143,11 @@ export function moveOf(event: Event, seen: Seen, options: MoveOptions): Step | u
   };
   const history = { state: to, at: now, attempt, ...defined({ reason }) };
   const update = { ...updateOf(fields), ...(stays ? {} : { $push: { history } }) };
-  return { to, filter: filterOf(from, when, seen, now), update };
+  const ends = !stays && cards[to].status !== 'processing';
+  const done = (requestIds: readonly string[]): void => {
+    if (ends) for (const requestId of requestIds) onEnd(requestId, options);
+  };
+  return { to, filter: filterOf(from, when, seen, now), update, done };
 }
 
 /** What a record has in a state, with all its dates, so that no state lacks them. */

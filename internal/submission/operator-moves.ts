@@ -1,12 +1,19 @@
 /** Operators' changes to a record: moves, and what they do without one. */
-import type { Collection, Db } from 'mongodb';
+import type { Collection } from 'mongodb';
 import type { StoredReason } from '../application/reasons.ts';
 import { defined } from '../platform/defined.ts';
-import { later, type Clock } from '../platform/clock.ts';
+import { later } from '../platform/clock.ts';
 import { unlessDuplicate, updateInOrder } from '../platform/mongo.ts';
 import { CLAIM_MS } from './limits.ts';
-import { entryOf, moveOf, touchOf, type RecordUpdate, type Step } from './move-of.ts';
-import type { OperatorEvent, RetentionDays, State, Touch } from './states.ts';
+import {
+  entryOf,
+  moveOf,
+  touchOf,
+  type MoveTools,
+  type RecordUpdate,
+  type Step,
+} from './move-of.ts';
+import type { OperatorEvent, State, Touch } from './states.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
 
 /** A move does nothing if the record has changed since. */
@@ -26,17 +33,11 @@ interface PlannedMove extends Moved {
 
 export class OperatorMoves {
   readonly #collection: Collection<SubmissionRecord>;
-  readonly #retention: RetentionDays;
-  readonly #clock: Clock;
+  readonly #tools: MoveTools;
 
-  constructor(options: {
-    readonly db: Db;
-    readonly retention: RetentionDays;
-    readonly clock: Clock;
-  }) {
-    this.#collection = submissionCollection(options.db);
-    this.#retention = options.retention;
-    this.#clock = options.clock;
+  constructor(tools: MoveTools) {
+    this.#tools = tools;
+    this.#collection = submissionCollection(tools.db);
   }
 
   /** False if the record has changed since, or cannot move so. */
@@ -44,8 +45,9 @@ export class OperatorMoves {
     const { seen } = moved;
     const move = this.#moveOf(event, moved, reason);
     if (move === undefined) return false;
-    const { filter, update } = move;
+    const { filter, update, done } = move;
     const { matchedCount } = await this.#collection.updateOne({ _id: seen._id, ...filter }, update);
+    if (matchedCount === 1) done([seen._id]);
     return matchedCount === 1;
   }
 
@@ -62,23 +64,28 @@ export class OperatorMoves {
       const [first] = group as [PlannedMove, ...PlannedMove[]];
       const move = this.#moveOf(event, first, reason);
       if (move?.to !== first.to) return [];
-      return [{ ids: group.map(({ seen }) => seen._id), q: move.filter, u: move.update }];
+      const ids = group.map(({ seen }) => seen._id);
+      return [{ ids, q: move.filter, u: move.update, done: move.done }];
     });
-    return updates.length === 0 ? 0 : updateInOrder(this.#collection, updates);
+    if (updates.length === 0) return 0;
+    const moved = await updateInOrder(this.#collection, updates);
+    // Also of those that have changed meanwhile, which their records say.
+    for (const { ids, done } of updates) done(ids);
+    return moved;
   }
 
   /** Recreates an account's expired record for a new e-mail, as if received now. */
   async remake(record: SubmissionRecord, reason: string): Promise<boolean> {
     const state = 'account_created';
-    const now = this.#clock.now();
-    const entry = defined(entryOf(state, { now, retention: this.#retention }));
+    const now = this.#tools.clock.now();
+    const entry = defined(entryOf(state, { now, retention: this.#tools.retention }));
     const history = [{ state, at: now, attempt: 0, reason }] as const;
     const made = { receivedAt: now, mailsSince: record.version, history };
     return unlessDuplicate(this.#collection.insertOne({ ...record, ...entry, ...made }));
   }
 
   async claim(seen: Seen): Promise<Seen | undefined> {
-    const until = later(this.#clock.now(), CLAIM_MS);
+    const until = later(this.#tools.clock.now(), CLAIM_MS);
     const version = seen.version + 1;
     const claimed = await this.#touch('take', seen, {
       $set: { dueAt: until, claimedUntil: until, version },
@@ -90,7 +97,7 @@ export class OperatorMoves {
   /** False if the record has changed or a worker may be sending its e-mail. */
   async hurry(seen: Seen): Promise<boolean> {
     return this.#touch('hurry', seen, {
-      $set: { dueAt: this.#clock.now(), version: seen.version + 1 },
+      $set: { dueAt: this.#tools.clock.now(), version: seen.version + 1 },
       $unset: { claimedUntil: true, firstSeenAt: true, crashes: true },
     });
   }
@@ -102,7 +109,7 @@ export class OperatorMoves {
 
   async correctEmail(requestId: string, email: string): Promise<void> {
     await this.#collection.updateOne(
-      { _id: requestId, ...touchOf('correct_email', {}, this.#clock.now()) },
+      { _id: requestId, ...touchOf('correct_email', {}, this.#tools.clock.now()) },
       { $set: { 'applicant.email': email } },
     );
   }
@@ -112,19 +119,13 @@ export class OperatorMoves {
     { seen, accountId, reasons }: Moved,
     reason: string,
   ): Step | undefined {
+    const now = this.#tools.clock.now();
     const found = defined({ reasons });
-    const options = {
-      now: this.#clock.now(),
-      accountId,
-      reason,
-      found,
-      retention: this.#retention,
-    };
-    return moveOf(event, seen, options);
+    return moveOf(event, seen, { ...this.#tools, now, accountId, reason, found });
   }
 
   async #touch(touch: Touch, seen: Seen, update: Partial<RecordUpdate>): Promise<boolean> {
-    const filter = touchOf(touch, seen, this.#clock.now());
+    const filter = touchOf(touch, seen, this.#tools.clock.now());
     if (filter === undefined) return false;
     const { matchedCount } = await this.#collection.updateOne({ _id: seen._id, ...filter }, update);
     return matchedCount === 1;

@@ -6,8 +6,7 @@
  * 202. An applied withdrawal keeps workers away even without a majority, so untried records come
  * first.
  */
-import type { Collection, Db } from 'mongodb';
-import type { Clock } from '../platform/clock.ts';
+import type { Collection } from 'mongodb';
 import { backoffMs, pause } from '../platform/deadline.ts';
 import { defined } from '../platform/defined.ts';
 import type { Logger } from '../platform/log.ts';
@@ -15,7 +14,7 @@ import { bounded } from '../platform/mongo-read.ts';
 import { writeTogether, type WriteReply } from '../platform/mongo.ts';
 import { traceFields } from '../platform/tracing.ts';
 import type { Counts, Shows } from '../platform/metric-types.ts';
-import { moveOf } from './move-of.ts';
+import { moveOf, type MoveTools, type Step } from './move-of.ts';
 import { nextState } from './states.ts';
 import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
 
@@ -45,10 +44,8 @@ type Doubtful = Pick<
   applied: boolean;
 };
 
-interface WithdrawalTools {
-  readonly db: Db;
+interface WithdrawalTools extends Pick<MoveTools, 'db' | 'clock' | 'tellEnd'> {
   readonly retentionDays: number;
-  readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: WithdrawalMetrics;
 }
@@ -161,15 +158,7 @@ export class Withdrawals {
     records: readonly Doubtful[],
     { upsert }: { readonly upsert: boolean },
   ): Promise<WriteReply> {
-    const { filter, update } = moveOf(
-      'withdraw',
-      {},
-      {
-        now: this.#tools.clock.now(),
-        reason: 'answered 500 while in doubt',
-        retention: { withdrawn: this.#tools.retentionDays },
-      },
-    )!;
+    const { filter, update } = this.#move();
     const updates = records.map(({ _id, tried: _tried, applied: _applied, ...received }) => ({
       q: { _id, ...filter },
       u: { ...update, $setOnInsert: { ...received, attempts: 0, schema: RECORD_SCHEMA } },
@@ -181,6 +170,13 @@ export class Withdrawals {
       WITHDRAWAL_DEADLINE_MS,
       WITHDRAWAL_MAJORITY_MS,
     );
+  }
+
+  #move(): Step {
+    const now = this.#tools.clock.now();
+    const retention = { withdrawn: this.#tools.retentionDays };
+    const options = { ...this.#tools, now, reason: 'answered 500 while in doubt', retention };
+    return moveOf('withdraw', {}, options)!;
   }
 
   /**
@@ -214,6 +210,7 @@ export class Withdrawals {
 
   #settled(record: Doubtful, result: 'withdrawn' | 'adopted' | 'too_late'): void {
     this.#pending.delete(record._id);
+    if (result === 'withdrawn') this.#move().done([record._id]);
     this.#tools.metrics.withdrawals.inc({ result });
   }
 }

@@ -1,11 +1,11 @@
 /** Workers' conditional updates of a record. */
-import type { Collection, Db } from 'mongodb';
-import { later, type Clock } from '../platform/clock.ts';
+import type { Collection } from 'mongodb';
+import { later } from '../platform/clock.ts';
 import { databaseSpan, takesWrites } from '../platform/mongo.ts';
 import { inSpan } from '../platform/tracing.ts';
 import { CLAIM_MS } from './limits.ts';
-import { moveOf, touchOf, type RecordUpdate } from './move-of.ts';
-import type { ProcessorEvent, RetentionDays } from './states.ts';
+import { moveOf, touchOf, type MoveTools, type RecordUpdate } from './move-of.ts';
+import type { ProcessorEvent } from './states.ts';
 import { submissionCollection, type OpenRecord, type SubmissionRecord } from './submission.ts';
 
 /** A worker with another version has lost its claim. */
@@ -22,17 +22,11 @@ export interface Changes
 
 export class WorkerMoves {
   readonly #collection: Collection<SubmissionRecord>;
-  readonly #retention: RetentionDays;
-  readonly #clock: Clock;
+  readonly #tools: MoveTools;
 
-  constructor(options: {
-    readonly db: Db;
-    readonly retention: RetentionDays;
-    readonly clock: Clock;
-  }) {
-    this.#collection = submissionCollection(options.db);
-    this.#retention = options.retention;
-    this.#clock = options.clock;
+  constructor(tools: MoveTools) {
+    this.#tools = tools;
+    this.#collection = submissionCollection(tools.db);
   }
 
   /**
@@ -40,7 +34,7 @@ export class WorkerMoves {
    * after a step of the clock: a repeated hint must not take a slow worker's record.
    */
   async claim(requestId: string, version: number): Promise<OpenRecord | undefined> {
-    const now = this.#clock.now();
+    const now = this.#tools.clock.now();
     const $set = { ...heldFrom(now), version: version + 1 };
     const free = await this.#collection.findOneAndUpdate(
       { _id: requestId, ...touchOf('claim', { version }, now) },
@@ -50,8 +44,8 @@ export class WorkerMoves {
     // What nobody has claimed cannot be taken over.
     if (free !== null || version === 0) return (free ?? undefined) as OpenRecord | undefined;
     // The claims of living workers may look expired until they are renewed by the new time.
-    const { steppedAtMs = -Infinity } = this.#clock;
-    if (this.#clock.monotonicMs() - steppedAtMs < CLAIM_MS) return undefined;
+    const { steppedAtMs = -Infinity } = this.#tools.clock;
+    if (this.#tools.clock.monotonicMs() - steppedAtMs < CLAIM_MS) return undefined;
     // The claim expired, so its worker died.
     const taken = await this.#collection.findOneAndUpdate(
       { _id: requestId, ...touchOf('take_over', { version }, now) },
@@ -62,7 +56,7 @@ export class WorkerMoves {
   }
 
   async renew(position: Position): Promise<boolean> {
-    return this.#hold(position, { $set: heldFrom(this.#clock.now()) });
+    return this.#hold(position, { $set: heldFrom(this.#tools.clock.now()) });
   }
 
   /** True if the claim was still held. */
@@ -72,8 +66,9 @@ export class WorkerMoves {
     attempt: number,
     changes: Changes = {},
   ): Promise<boolean> {
-    const { filter, update, span } = this.#moveOf(position, event, attempt, changes);
+    const { filter, update, span, done } = this.#moveOf(position, event, attempt, changes);
     const { matchedCount } = await inSpan(span, () => this.#collection.updateOne(filter, update));
+    if (matchedCount === 1) done([position._id]);
     return matchedCount === 1;
   }
 
@@ -83,7 +78,7 @@ export class WorkerMoves {
     attempt: number,
     changes: Changes = {},
   ): Promise<OpenRecord | undefined> {
-    const { claimedUntil } = heldFrom(this.#clock.now());
+    const { claimedUntil } = heldFrom(this.#tools.clock.now());
     const { filter, update, span } = this.#moveOf(
       position,
       'create_account',
@@ -122,12 +117,13 @@ export class WorkerMoves {
     { reason, ...found }: Changes,
     claimedUntil?: Date,
   ) {
-    const now = this.#clock.now();
-    const options = { now, attempt, reason, found, claimedUntil, retention: this.#retention };
+    const now = this.#tools.clock.now();
+    const options = { ...this.#tools, now, attempt, reason, found, claimedUntil };
     const move = moveOf(event, position, options);
     if (move === undefined) throw new Error(`${event} does not lead away from ${position.state}`);
-    const { to, filter, update } = move;
+    const { to, filter, update, done } = move;
     return {
+      done,
       filter: { _id: position._id, ...filter },
       update,
       span: databaseSpan('update', this.#collection, { 'partner_ingest.state': to }),
@@ -136,7 +132,7 @@ export class WorkerMoves {
 
   async #hold(position: Position, update: RecordUpdate): Promise<boolean> {
     const { matchedCount } = await this.#collection.updateOne(
-      { _id: position._id, ...touchOf('hold', position, this.#clock.now()) },
+      { _id: position._id, ...touchOf('hold', position, this.#tools.clock.now()) },
       update,
     );
     return matchedCount === 1;

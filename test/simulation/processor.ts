@@ -48,7 +48,6 @@ export function startProcessor(world: World, process: SimProcess): () => void {
     log: silent,
     outage,
     sendRetry: (retry) => void queue.send([retry]).catch(() => {}),
-    tellEnd: () => {},
   };
   const line = new Line({
     slots: CONCURRENCY,
