@@ -81,9 +81,9 @@ fuzz: node_modules ## Ask the running service all its OpenAPI document allows an
 	@$(NEED) 'MongoDB and Redis,schemathesis'
 	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),300) $(JEST) test/integration/openapi-fuzz
 
-drill: node_modules stores ## Chaos beside Prometheus with the chart's rules: which alert each fault raises (FAULTS= SEED= JSON=1)
+drill: node_modules stores ## Chaos beside Prometheus with the chart's rules: which alert each fault raises (FAULTS= SEED= JSON=1 TABLE=1)
 	@$(NEED) 'Helm,Prometheus'
-	@$(NODE) node test/faults/run.ts --watch --faults "$(FAULTS)" --seed "$(SEED)" $(if $(JSON),--json)
+	@$(NODE) node test/faults/run.ts --watch --faults "$(FAULTS)" --seed "$(SEED)" $(if $(JSON),--json) $(if $(TABLE),--table)
 
 bench: node_modules stores build ## Compare our ingest with a naive one and a bare Fastify, with that of a commit (FROM=commit), what several processes cost (OF=scale), or how long answers take at fixed rates (OF=latency; JSON=1 BENCH="--rounds 3 --seconds 5")
 	@$(NODE) node test/bench/bench.ts --of $(or $(OF),rivals) $(if $(FROM),--from $(FROM)) $(if $(JSON),--json) $(BENCH)

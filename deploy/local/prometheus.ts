@@ -76,6 +76,8 @@ export interface ScrapeTarget {
 export interface ActiveAlert {
   readonly name: string;
   readonly state: 'pending' | 'firing';
+  /** Since when its condition holds. */
+  readonly since: Date;
   readonly labels: Readonly<Record<string, string>>;
 }
 
@@ -155,11 +157,18 @@ export async function startPrometheus(options: {
       const response = await fetch(`${url}/api/v1/alerts`, { signal });
       if (!response.ok) throw new Error(`alerts: ${response.status}`);
       const { data } = (await response.json()) as {
-        data: { alerts: { labels: Record<string, string>; state: ActiveAlert['state'] }[] };
+        data: {
+          alerts: {
+            labels: Record<string, string>;
+            state: ActiveAlert['state'];
+            activeAt: string;
+          }[];
+        };
       };
-      return data.alerts.map(({ labels, state }) => ({
+      return data.alerts.map(({ labels, state, activeAt }) => ({
         name: labels['alertname'] ?? '',
         state,
+        since: new Date(activeAt),
         labels,
       }));
     },

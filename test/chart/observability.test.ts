@@ -4,6 +4,7 @@ import { expect, test } from '@jest/globals';
 import { parse } from 'yaml';
 import { ROOT } from '../../tools/root.ts';
 import { faults } from '../faults/list.ts';
+import { tabled } from '../faults/operator.ts';
 import { dashboardPanels } from '../support/dashboard.ts';
 import { alertSections } from '../support/pages.ts';
 import { missingIn, ours, selectorsIn } from '../support/promql.ts';
@@ -109,6 +110,10 @@ test('the list of faults raises exactly the alerts that exist', () => {
   const raised = faults.flatMap(({ raises }) => raises);
   expect([...new Set(raised)].toSorted()).toEqual(alerts.toSorted());
   for (const { may = [] } of faults) expect(alerts).toEqual(expect.arrayContaining([...may]));
+});
+
+test('the page of runbooks has a row for each fault', () => {
+  expect(tabled()).toEqual(faults.map(({ name }) => name));
 });
 
 test('an alert is critical exactly if its section wakes someone', () => {

@@ -9,6 +9,7 @@ import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { runMarathon } from './marathon.ts';
 import { runChaos } from './play.ts';
 import { faults, faultsNamed } from './list.ts';
+import { writeTable } from './operator.ts';
 import { powerDiskObstacle } from './power-disk.ts';
 import { randomKills } from './processes.ts';
 import { cellsOf, isClean, isWell, report, resultForPrograms } from './report.ts';
@@ -39,6 +40,7 @@ const { values: flags } = parseArgs({
     settle: text,
     watch: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
+    table: { type: 'boolean', default: false },
   },
 });
 
@@ -72,9 +74,11 @@ async function main(): Promise<boolean> {
     console.error(`${((performance.now() - startedAt) / 1_000).toFixed(1).padStart(6)} s  ${line}`);
   };
   const alarms: Alarm[] = [];
+  let tables = Promise.resolve();
   const onAlarm = (alarm: Alarm): void => {
     alarms.push(alarm);
     log(`  ${cellsOf(alarm).join(' | ')}`);
+    if (flags.table) tables = tables.then(() => writeTable(alarms));
   };
   const { signal } = stop;
   const obstacle = watch ? undefined : await powerDiskObstacle();
@@ -110,6 +114,7 @@ async function main(): Promise<boolean> {
         }
       : {}),
   });
+  await tables;
   if (signal.aborted) log('interrupted: what is called stuck below was given no time to end');
   if (flags.json) console.log(JSON.stringify({ ...resultForPrograms(result), alarms }));
   else {

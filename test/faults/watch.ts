@@ -11,12 +11,14 @@ import {
 } from '../../deploy/local/prometheus.ts';
 import { NAMESPACE, renderRules, ruleFile } from '../chart/rules.ts';
 import type { Fault } from './fault.ts';
+import { firstCommand, nowOf } from './operator.ts';
 import type { Course, Watch } from './play.ts';
 import { RULE_VALUES, shorten } from './short-rules.ts';
 import type { ChaosWorld, Slot } from './world.ts';
 
 const EVERY_SECONDS = 1;
 const POLL_MS = 250;
+const NOW_EVERY_MS = 1_000;
 /** Long enough for an expired claim and three attempts at a mail. */
 const FIRE_TIMEOUT_MS = 150_000;
 const RESOLVE_TIMEOUT_MS = 150_000;
@@ -34,6 +36,12 @@ export interface Alarm {
   readonly fired: Readonly<Record<string, number>>;
   /** Seconds from the end of the fault until no alert fired; undefined if one still did. */
   readonly resolvedAfter: number | undefined;
+  /** Seconds from the injection until the condition of an expected alert held. */
+  readonly heldAfter: Readonly<Record<string, number>>;
+  /** Seconds from the injection until Now had a further line. */
+  readonly now: number | undefined;
+  /** Whether the first command of an expected alert's page shows what to look for. */
+  readonly found: Readonly<Record<string, boolean>>;
   readonly missing: readonly string[];
   readonly unexpected: readonly string[];
 }
@@ -55,6 +63,7 @@ export async function watchAlerts(
     rules: ruleFile(shorten(await renderRules(RULE_VALUES))),
     log: options.log,
   });
+  const now = nowOf(world);
   const pods = world.slots.map(targetOf);
   let told = '';
   const timer = setInterval(() => {
@@ -67,7 +76,8 @@ export async function watchAlerts(
     async begin(fault) {
       if (!(await calm(world, prometheus, options.signal)))
         options.log('alerts still fire before the next fault');
-      return untilAlarm(fault, world, prometheus, options);
+      const before = await seenBefore(fault, folder, world, now);
+      return untilAlarm(fault, { world, prometheus, folder, now, before }, options);
     },
     async close() {
       clearInterval(timer);
@@ -113,18 +123,56 @@ async function calm(
   return false;
 }
 
+/** What an operator sees before the fault is not of the fault. */
+async function seenBefore({ raises }: Fault, folder: string, world: ChaosWorld, now: Now) {
+  const lines = new Map<string, readonly string[]>();
+  for (const alert of raises) lines.set(alert, await firstCommand(alert, '', world, folder));
+  return { now: new Set(await now()), lines };
+}
+
+type Now = ReturnType<typeof nowOf>;
+
+interface Watched {
+  readonly world: ChaosWorld;
+  readonly prometheus: Prometheus;
+  readonly folder: string;
+  readonly now: Now;
+  readonly before: Awaited<ReturnType<typeof seenBefore>>;
+}
+
 function untilAlarm(
   fault: Fault,
-  world: ChaosWorld,
-  prometheus: Prometheus,
+  { world, prometheus, folder, now, before }: Watched,
   { signal, onAlarm }: WatchOptions,
 ): Course {
   const { raises, may = [], repair } = fault;
-  const injectedAt = performance.now();
+  const [injectedAt, injectedDate] = [performance.now(), Date.now()];
   const fired = new Map<string, number>();
+  const heldAfter: Record<string, number> = {};
+  const found: Record<string, boolean> = {};
+  let nowAfter: number | undefined;
+  let reading: Promise<void> | undefined;
+  /** Beside the alerts: a frozen process takes seconds to be read. */
+  const readNow = async (): Promise<void> => {
+    const isNew = (await now()).some((line) => !before.now.has(line));
+    if (isNew) nowAfter = seconds(injectedAt);
+    else {
+      await world.pause(NOW_EVERY_MS);
+      reading = undefined;
+    }
+  };
   const look = async (): Promise<boolean> => {
-    const firing = (await prometheus.alerts()).filter(({ state }) => state === 'firing');
-    for (const { name } of firing) if (!fired.has(name)) fired.set(name, seconds(injectedAt));
+    const active = await prometheus.alerts();
+    const firing = active.filter(({ state }) => state === 'firing');
+    for (const { name, since, labels } of firing) {
+      if (fired.has(name)) continue;
+      fired.set(name, seconds(injectedAt));
+      if (!raises.includes(name)) continue;
+      heldAfter[name] = Math.max(0, since.getTime() - injectedDate) / 1_000;
+      const told = await firstCommand(name, labels['pod'] ?? '', world, folder);
+      found[name] = told.some((line) => before.lines.get(name)?.includes(line) === false);
+    }
+    reading ??= readNow();
     return firing.length > 0;
   };
   const allFired = (): boolean => raises.every((alert) => fired.has(alert));
@@ -166,6 +214,9 @@ function untilAlarm(
         expected: raises,
         fired: Object.fromEntries(fired),
         resolvedAfter,
+        heldAfter,
+        now: nowAfter,
+        found,
         missing: raises.filter((alert) => !fired.has(alert)),
         unexpected: [...fired.keys()].filter((one) => !raises.includes(one) && !may.includes(one)),
       });
