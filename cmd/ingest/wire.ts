@@ -1,22 +1,40 @@
 /** Constructs ingest's parts. */
+import type { Db, MongoClientOptions } from 'mongodb';
 import { Registry } from 'prom-client';
 import {
   DRAIN_DEADLINE_MS,
   LAST_ANSWERS_MS,
   LIMITER_PROBE_MS,
+  STATUS_TIMEOUT_MS,
 } from '../../internal/ingest/limits.ts';
 import { openApiDocument } from '../../internal/ingest/openapi.ts';
 import { SharedLimiterStore } from '../../internal/ingest/rate-limit.ts';
-import { createIngestServer } from '../../internal/ingest/server.ts';
+import { createIngestServer } from '../../internal/ingest/routes.ts';
+import { Statuses } from '../../internal/ingest/statuses.ts';
+import { KeyCache } from '../../internal/partner/key-cache.ts';
+import { KeyStore } from '../../internal/partner/key-store.ts';
 import { listenHost, urlOf } from '../../internal/platform/admin-server.ts';
-import { printableConfig, redisOf, type ConfigOf } from '../../internal/settings/settings.ts';
-import { pause } from '../../internal/platform/deadline.ts';
-import { openProcess, type ProcessTools } from '../../internal/platform/open-process.ts';
+import { pause, withDeadline } from '../../internal/platform/deadline.ts';
+import { makeFirstContact } from '../../internal/platform/mongo-indexes.ts';
+import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
+import {
+  type Opened,
+  openProcess,
+  type ProcessTools,
+} from '../../internal/platform/open-process.ts';
 import { createRedis } from '../../internal/platform/redis.ts';
+import { hearEnds } from '../../internal/queue/ends.ts';
+import { HintSender } from '../../internal/queue/enqueue.ts';
+import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
+import { type ConfigOf, printableConfig, redisOf } from '../../internal/settings/settings.ts';
+import { DueWork } from '../../internal/submission/due-work.ts';
+import { GroupCommit, groupCommitLimits } from '../../internal/submission/group-commit.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
-import { createIngestMetrics } from '../../internal/telemetry/metrics.ts';
+import { OverLimitRecorder } from '../../internal/submission/over-limit.ts';
+import { StatusReader } from '../../internal/submission/status-reader.ts';
+import { Withdrawals } from '../../internal/submission/withdrawals.ts';
+import { createIngestMetrics, type IngestMetrics } from '../../internal/telemetry/metrics.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
-import { openStores, type Parts } from './wire-stores.ts';
 
 /** Listens before readiness, which needs the indexes and the keys. */
 export async function startIngest(config: ConfigOf<'ingest'>, tools: ProcessTools) {
@@ -92,4 +110,147 @@ function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics, warnin
     redis.disconnect();
   });
   return limiter;
+}
+
+/* Constructs what ingest reads from and writes to its stores. */
+
+/** For two queries each of look-ups and lists, that of all waits, and that of those which ended. */
+const STATUS_CONNECTIONS = 6;
+const ENDS_TIMEOUT_MS = 1_000;
+
+export type Parts = Opened<IngestMetrics> & {
+  readonly partnerLabels: PartnerLabels;
+  readonly drain: AbortSignal;
+};
+
+export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
+  const commitClient = { retryWrites: false, maxPoolSize: groupCommitLimits.maxInFlight + 1 };
+  const commitDb = openDatabase(
+    'group commit',
+    config.ACCEPT_TIMEOUT_MS,
+    commitClient,
+    config,
+    parts,
+  );
+  // Hints close after the commits and before the database, their fallback.
+  const hints = openHints(config, parts);
+
+  const statuses = config.STATUS_ENDPOINT ? openStatuses(config, parts) : undefined;
+
+  const overLimit = new OverLimitRecorder({
+    ...parts,
+    windowMs: config.RATE_LIMIT_WINDOW_SECONDS * 1_000,
+    retentionDays: config.RETENTION_REFUSED_DAYS,
+  });
+  parts.closers.add('over-limit counts', () => overLimit.close());
+
+  const keys = openKeys(parts);
+  return { hints, statuses, overLimit, keys, ...openCommits(config, commitDb, parts) };
+}
+
+/** Opened last and closed first, so that withdrawals have the whole drain to settle. */
+function openCommits(config: ConfigOf<'ingest'>, commitDb: Db, parts: Parts) {
+  const { closers } = parts;
+  const withdrawals = new Withdrawals({
+    ...parts,
+    retentionDays: config.RETENTION_WITHDRAWN_DAYS,
+  });
+  // Pending withdrawals are logged, however the process ends.
+  const abandon = (): void => withdrawals.stop();
+  process.once('exit', abandon);
+  closers.add(
+    'withdrawals',
+    async () => {
+      await withDeadline(withdrawals.whenSettled(), DRAIN_DEADLINE_MS, 'withdrawals').finally(
+        abandon,
+      );
+      process.off('exit', abandon);
+    },
+    DRAIN_DEADLINE_MS + 1_000,
+  );
+  const commits = new GroupCommit({
+    ...parts,
+    db: commitDb,
+    limits: groupCommitLimits,
+    timeoutMs: config.ACCEPT_TIMEOUT_MS,
+    pendingWithdrawals: () => withdrawals.pending,
+  });
+  closers.add('group commit', () => commits.whenIdle());
+  return { commits, withdrawals };
+}
+
+function openDatabase(
+  name: string,
+  timeoutMs: number,
+  options: MongoClientOptions,
+  config: ConfigOf<'ingest'>,
+  { log, closers, ready }: Parts,
+): Db {
+  const mongo = createMongo(config.MONGODB_URI, `partner-ingest ${name}`, {
+    socketTimeoutMS: timeoutMs,
+    serverSelectionTimeoutMS: timeoutMs,
+    waitQueueTimeoutMS: timeoutMs,
+    ...options,
+  });
+  closers.add(`mongodb ${name}`, () => mongo.close());
+  const db = mongo.db(config.MONGODB_DATABASE);
+  const contact = makeFirstContact(db, [], log);
+  closers.add(`${name} connection`, () => contact.stop());
+  ready.push(contact.faults);
+  return db;
+}
+
+function openStatuses(config: ConfigOf<'ingest'>, parts: Parts): Statuses {
+  const client = { maxPoolSize: STATUS_CONNECTIONS };
+  const db = openDatabase('status', STATUS_TIMEOUT_MS, client, config, parts);
+  const reader = new StatusReader({ db });
+  const statuses = new Statuses({ ...parts, reader });
+  const { redisUrl, redisTls } = redisOf(config);
+  const use = { commandTimeoutMs: ENDS_TIMEOUT_MS };
+  const redis = createRedis(redisUrl, use, { ...parts, redisTls });
+  const unsubscribe = hearEnds(redis, (requestIds) => statuses.ended(requestIds));
+  parts.closers.add('ends', unsubscribe);
+  return statuses;
+}
+
+function openHints(
+  config: ConfigOf<'ingest'>,
+  { db, clock, log, closers, metrics, warnings }: Parts,
+) {
+  const sender = new HintSender({ ...redisOf(config), log, warnings });
+  closers.add('queues', () => sender.close());
+  const due = new DueWork({ db, clock });
+  const outbox = new HintOutbox({
+    sender,
+    otherwise: (batch) => due.makeDue(batch),
+    results: metrics.hints,
+  });
+  closers.add('hints', () => outbox.whenEmpty());
+  return outbox;
+}
+
+function openKeys(parts: Parts): KeyCache {
+  const { db, contact, loops, closers, metrics, partnerLabels, ready } = parts;
+  const keys = new KeyCache({
+    ...parts,
+    store: new KeyStore(parts),
+    onLoad: (all) => {
+      // Sorting makes all pods show the same partners.
+      for (const partnerId of all.map((key) => key.partnerId).toSorted())
+        partnerLabels.of(partnerId);
+      metrics.keys.set(all.length);
+    },
+    onCurrent: (at) => metrics.keysRefreshedAt.set(at.getTime() / 1_000),
+  });
+  closers.add('last uses of keys', () => keys.touch());
+  // Without keys nothing is accepted, so no record has another time than the database's.
+  void parts.clockKnown.then(() => keys.start(loops));
+  const notLoaded = (): string[] => {
+    if (keys.loaded) return [];
+    if (keys.failure !== undefined)
+      return [`partner keys cannot be read: ${mongoReason(db.client, keys.failure)}`];
+    return ['partner keys are not loaded yet: has the controller finished its first sync?'];
+  };
+  ready.push(contact.hides(notLoaded));
+  return keys;
 }

@@ -7,7 +7,7 @@ import { trailIndexes } from '../../internal/audit/trail.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
 import { loadTemplates, type Templates } from '../../internal/mail/templates.ts';
-import { testMailer } from '../../internal/mail/test-mailer.ts';
+import { testMailer } from '../../internal/mail/mailer.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { DAY_MS, later } from '../../internal/platform/clock.ts';
 import {

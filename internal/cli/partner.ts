@@ -1,7 +1,7 @@
 /** For partners: `hold`, `release`, `disable` and `enable` them; `keys new` and `keys revoke`. */
 import { partnerFlags as flagOrders, revokeKey } from '../orders/partners.ts';
 import { hashApiKey, keyIdOf, newApiKey } from '../partner/api-key.ts';
-import { partnerSecretManifest } from '../partner/key-manifest.ts';
+import { partnerSecretManifest } from '../partner/key-secret.ts';
 import { MODE_ANNOTATION } from '../partner/key-terms.ts';
 import { defined } from '../platform/defined.ts';
 import { EXIT, type Command } from './command.ts';

@@ -1,12 +1,16 @@
 /** Routes requests to operations and answers all others. */
-import type { IncomingMessage } from 'node:http';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { createServer, type IncomingMessage } from 'node:http';
+import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import { newId } from '../platform/ids.ts';
 import type { Logger } from '../platform/log.ts';
+import { addressTest } from '../platform/networks.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
+import { type ClientHeader, hopReader } from './client-address.ts';
+import { Connections } from './connections.ts';
 import { INGEST_PATH, LIST_PATH, OPENAPI_PATH, STATUS_PATH } from './contract.ts';
-import { answerEarly, errors, sendEarly, type ErrorAnswer } from './errors.ts';
-import { logFields } from './hooks.ts';
-import { Limits, OverLimit, type LimitSettings, type LimitTools } from './limit-policy.ts';
+import { answerEarly, type ErrorAnswer, errors, sendEarly } from './errors.ts';
+import { addHooks, type HookTools, logFields } from './hooks.ts';
+import { Limits, type LimitSettings, type LimitTools, OverLimit } from './limit-policy.ts';
 import {
   answerRead,
   authenticateLookUp,
@@ -16,11 +20,11 @@ import {
 } from './look-up-status.ts';
 import type { Statuses } from './statuses.ts';
 import {
+  authenticateRequest,
   OutageLog,
   Refusals,
-  authenticateRequest,
-  submitApplication,
   type RefusalTools,
+  submitApplication,
   type SubmitTools,
 } from './submit-application.ts';
 
@@ -147,4 +151,59 @@ function notFound(
     reply.header('allow', 'GET, HEAD');
   }
   answerEarly(request, reply, answer);
+}
+
+/* Creates the HTTP server of the partner port. */
+
+const HEADERS_TIMEOUT_MS = 10_000;
+/** Longer than our own bounds, so that the request is recorded. */
+const REQUEST_TIMEOUT_MS = 30_000;
+/** With Node's default of 30 s, a bound of 10 s would become 40. */
+const CONNECTIONS_CHECK_MS = 1_000;
+const MAX_HEADER_BYTES = 16 * 1024;
+
+type ServerTools = Omit<HookTools & RouteTools, 'readHop' | 'clientHeader'>;
+
+interface ServerSettings extends LimitSettings {
+  readonly keepAliveSeconds: number;
+  readonly trustedProxies: readonly string[];
+  readonly clientHeader: ClientHeader;
+}
+
+export async function createIngestServer(
+  settings: ServerSettings,
+  tools: ServerTools,
+): Promise<FastifyInstance> {
+  const readHop = hopReader(addressTest(settings.trustedProxies));
+  const connections = new Connections(readHop, tools);
+  const options = {
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: settings.keepAliveSeconds * 1_000,
+    headersTimeout: HEADERS_TIMEOUT_MS,
+    connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
+    maxHeaderSize: MAX_HEADER_BYTES,
+    // Node would answer without a body.
+    requireHostHeader: false,
+  };
+  const app = fastify({
+    logger: false,
+    genReqId: () => newId('req', tools.clock.now()),
+    requestIdHeader: false,
+    return503OnClosing: false,
+    forceCloseConnections: 'idle',
+    exposeHeadRoutes: false,
+    // Fastify makes no second server then: of the addresses of a name, the first is served.
+    serverFactory: (handler) => connections.watch(createServer(options, handler)),
+    clientErrorHandler: () => {},
+    rewriteUrl: routedUrl,
+    // A long id is an unknown id, not an unknown path.
+    routerOptions: { maxParamLength: MAX_HEADER_BYTES },
+  });
+  // The handler reads the bytes, whatever the Content-Type.
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', (_request, _payload, done) => done(null));
+  app.addHook('preClose', () => connections.close());
+  addHooks(app, { ...tools, readHop, clientHeader: settings.clientHeader });
+  await addRoutes(app, settings, tools);
+  return app;
 }

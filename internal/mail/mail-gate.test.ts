@@ -4,7 +4,7 @@ import { createLogger } from '../platform/log.ts';
 import { newRandom } from '../../test/support/random.ts';
 import { MailGate, type MailGateOptions, HELD_MS } from './mail-gate.ts';
 import { refusalOf, type HandOver, type Outage, type Refusal } from './relay-answers.ts';
-import { REST_MS } from './relay-breaker.ts';
+import { REST_MS } from './mail-gate.ts';
 
 beforeEach(() => void jest.useFakeTimers());
 afterEach(() => void jest.useRealTimers());

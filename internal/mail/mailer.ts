@@ -11,12 +11,12 @@ import { clientNameOf } from './client-name.ts';
 import type { Message } from './message.ts';
 import {
   describeFailure,
-  outageOf,
-  refusalOf,
-  senderOutage,
   type HandOver,
   type Outage,
+  outageOf,
   type Progress,
+  refusalOf,
+  senderOutage,
 } from './relay-answers.ts';
 import type { Relay } from './relay.ts';
 
@@ -263,5 +263,20 @@ function watch(signal: AbortSignal, mayGoOn: () => boolean, limits: MailerLimits
     signal: gaveUp.signal,
     reached: () => ({ progress, lapsed: lapsed || signal.aborted }),
     end,
+  };
+}
+
+/* Where the e-mails of tests go: to one address of the operator's, or nowhere. */
+
+/** No applicant is mailed. The answer, which the mail ledger keeps, says so. */
+export function testMailer(mailer: Mailer, to: string | undefined): Pick<Mailer, 'handOver'> {
+  if (to === undefined)
+    return { handOver: () => Promise.resolve({ result: 'accepted', answer: 'test: not sent' }) };
+  return {
+    handOver: async (message, _applicant, ...more) => {
+      const handOver = await mailer.handOver(message, to, ...more);
+      if (handOver.result !== 'accepted') return handOver;
+      return { ...handOver, answer: `${handOver.answer} (test: sent to TEST_MAIL_TO)` };
+    },
   };
 }

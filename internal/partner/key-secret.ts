@@ -1,20 +1,22 @@
 /** Reads the wanted keys from partner Secrets, or the reasons why a Secret cannot be used. */
+import { stringify } from 'yaml';
 import { defined } from '../platform/defined.ts';
 import {
-  KEY_MIN_LENGTH,
   apiKeyProblem,
   appearance,
   digestProblem,
   hashApiKey,
   hashOfDigest,
   isTestKey,
+  KEY_MIN_LENGTH,
+  keyDigest,
 } from './api-key.ts';
 import {
   FORMAT_ANNOTATION,
-  smallestBounds,
   type KeyTerms,
   type PartnerBounds,
   type ReadTerms,
+  smallestBounds,
 } from './key-terms.ts';
 import { ownerName } from './mode.ts';
 import { isPublishedKey } from './published-secrets.ts';
@@ -269,4 +271,33 @@ function decode(value: string): string | undefined {
 /** A long name may be the key itself, if name and value were swapped. */
 function printable(name: string): string {
   return name.length < KEY_MIN_LENGTH ? `entry "${name}"` : 'an entry with a long name';
+}
+
+/* Writes the Secret manifest of a partner's keys: the reverse of key-secret.ts. */
+
+interface KeyManifest {
+  readonly name: string;
+  readonly namespace: string;
+  readonly partner: string;
+  readonly keys: readonly string[];
+  readonly annotations?: Readonly<Record<string, string>>;
+}
+
+export function partnerSecretManifest(wanted: KeyManifest): {
+  readonly yaml: string;
+  readonly object: object;
+} {
+  const { name, namespace, partner, keys, annotations = {} } = wanted;
+  const object = {
+    apiVersion: 'v1',
+    kind: 'Secret',
+    metadata: {
+      name,
+      namespace,
+      labels: { [PARTNER_LABEL]: partner },
+      ...(Object.keys(annotations).length === 0 ? {} : { annotations }),
+    },
+    stringData: Object.fromEntries(keys.map((key, index) => [`key-${index + 1}`, keyDigest(key)])),
+  };
+  return { yaml: stringify(object), object };
 }

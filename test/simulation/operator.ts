@@ -4,7 +4,7 @@ import { AccountQueries } from '../../internal/account/account-queries.ts';
 import type { OperatorAction } from '../../internal/audit/entry.ts';
 import { CommandError, EXIT, type Call, type Command } from '../../internal/cli/command.ts';
 import { erase } from '../../internal/cli/erase.ts';
-import { applicantOf } from '../../internal/cli/match-person.ts';
+import { applicantOf } from '../../internal/cli/erase.ts';
 import {
   bounce,
   close,

@@ -2,7 +2,7 @@
 import { expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
 import { maskEin, maskEmail, maskName } from '../application/fields.ts';
-import { relationOf, type Relation } from './match-person.ts';
+import { relationOf, type Relation } from './erase.ts';
 
 const person = { email: 'jane+x@example.com', ein: '123456789' };
 
