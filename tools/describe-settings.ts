@@ -1,6 +1,6 @@
 /** Every setting in words, for generated documentation. */
 import { settings, type ProcessName, type SettingName } from '../internal/settings/settings.ts';
-import type { Setting } from '../internal/platform/config.ts';
+import type { Setting } from '../internal/platform/process/config.ts';
 
 const PROCESSES = 5;
 

@@ -4,26 +4,26 @@ import { hostname, userInfo } from 'node:os';
 import type { Writable } from 'node:stream';
 import type { Db, MongoClient } from 'mongodb';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
-import { defined } from '../../internal/platform/defined.ts';
+import { defined } from '../../internal/platform/process/defined.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
-import type { NameFrom, TrailEntry } from '../../internal/audit/entry.ts';
-import { Trail } from '../../internal/audit/trail.ts';
+import type { NameFrom, TrailEntry } from '../../internal/trail/entry.ts';
+import { Trail } from '../../internal/trail/trail.ts';
 import { runCommand } from '../../internal/cli/command-line.ts';
 import { UsageError, type Desk, type ExitCode, type Output } from '../../internal/cli/command.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
-import { DAY_MS } from '../../internal/platform/clock.ts';
+import { DAY_MS } from '../../internal/platform/process/clock.ts';
 import {
   ConfigError,
   readTerminalEnvironment,
   type Environment,
-} from '../../internal/platform/config.ts';
+} from '../../internal/platform/process/config.ts';
 import { retentionOf } from '../../internal/settings/retention.ts';
 import { loadConfig, type ConfigOf } from '../../internal/settings/settings.ts';
-import { DatabaseClock } from '../../internal/platform/database-clock.ts';
-import { withDeadline } from '../../internal/platform/deadline.ts';
-import { printable, printableJson } from '../../internal/platform/terminal.ts';
-import { connectMongo, createMongo, mongoReason } from '../../internal/platform/mongo.ts';
+import { DatabaseClock } from '../../internal/platform/stores/database-clock.ts';
+import { withDeadline } from '../../internal/platform/process/deadline.ts';
+import { printable, printableJson } from '../../internal/platform/process/terminal.ts';
+import { connectMongo, createMongo, mongoReason } from '../../internal/platform/stores/mongo.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 

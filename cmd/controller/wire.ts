@@ -14,7 +14,7 @@ import {
   openProcess,
   type Opened,
   type ProcessTools,
-} from '../../internal/platform/open-process.ts';
+} from '../../internal/platform/process/open-process.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import {
@@ -72,7 +72,7 @@ async function openSource(config: ConfigOf<'controller'>, parts: Opened<Controll
     return { source: directorySource(from.directory, parts.clock), report: () => {} };
   // The library takes half a second and 130 MB.
   const { CoreV1Api } = await import('@kubernetes/client-node');
-  const { Kubernetes } = await import('../../internal/platform/kubernetes.ts');
+  const { Kubernetes } = await import('../../internal/platform/process/kubernetes.ts');
   const { CALL_TIMEOUT_MS, kubernetesSource } =
     await import('../../internal/controller/kubernetes-source.ts');
   const { SecretEvents } = await import('../../internal/controller/secret-events.ts');

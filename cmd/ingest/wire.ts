@@ -6,23 +6,23 @@ import {
   LAST_ANSWERS_MS,
   LIMITER_PROBE_MS,
   STATUS_TIMEOUT_MS,
-} from '../../internal/ingest/limits.ts';
+} from '../../internal/ingest/bounds.ts';
 import { openApiDocument } from '../../internal/ingest/openapi.ts';
 import { SharedLimiterStore } from '../../internal/ingest/rate-limit.ts';
 import { createIngestServer } from '../../internal/ingest/routes.ts';
 import { Statuses } from '../../internal/ingest/statuses.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
-import { listenHost, urlOf } from '../../internal/platform/admin-server.ts';
-import { pause, withDeadline } from '../../internal/platform/deadline.ts';
-import { makeFirstContact } from '../../internal/platform/mongo-indexes.ts';
-import { createMongo, mongoReason } from '../../internal/platform/mongo.ts';
+import { listenHost, urlOf } from '../../internal/platform/http/admin-server.ts';
+import { pause, withDeadline } from '../../internal/platform/process/deadline.ts';
+import { makeFirstContact } from '../../internal/platform/stores/mongo-indexes.ts';
+import { createMongo, mongoReason } from '../../internal/platform/stores/mongo.ts';
 import {
   type Opened,
   openProcess,
   type ProcessTools,
-} from '../../internal/platform/open-process.ts';
-import { createRedis } from '../../internal/platform/redis.ts';
+} from '../../internal/platform/process/open-process.ts';
+import { createRedis } from '../../internal/platform/stores/redis.ts';
 import { hearEnds } from '../../internal/queue/ends.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { HintOutbox } from '../../internal/queue/hint-outbox.ts';

@@ -4,9 +4,9 @@ import { MailPace, PACE_TIMEOUT_MS } from '../../internal/mail/mail-pace.ts';
 import { createMailer } from '../../internal/mail/mailer.ts';
 import type { Outage } from '../../internal/mail/relay-answers.ts';
 import type { Relay } from '../../internal/mail/relay.ts';
-import { Contact } from '../../internal/platform/contact-failure.ts';
-import type { Opened } from '../../internal/platform/open-process.ts';
-import { createRedis } from '../../internal/platform/redis.ts';
+import { Contact } from '../../internal/platform/stores/contact-failure.ts';
+import type { Opened } from '../../internal/platform/process/open-process.ts';
+import { createRedis } from '../../internal/platform/stores/redis.ts';
 import { redisOf, type ConfigOf } from '../../internal/settings/settings.ts';
 import type { ProcessorMetrics } from '../../internal/telemetry/metrics.ts';
 

@@ -3,18 +3,18 @@ import { hostname } from 'node:os';
 import { Registry } from 'prom-client';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { accountIndexes } from '../../internal/account/account.ts';
-import { trailIndexes } from '../../internal/audit/trail.ts';
+import { trailIndexes } from '../../internal/trail/trail.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
 import { loadTemplates, type Templates } from '../../internal/mail/templates.ts';
 import { testMailer } from '../../internal/mail/mailer.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
-import { DAY_MS, later } from '../../internal/platform/clock.ts';
+import { DAY_MS, later } from '../../internal/platform/process/clock.ts';
 import {
   openProcess,
   type Opened,
   type ProcessTools,
-} from '../../internal/platform/open-process.ts';
+} from '../../internal/platform/process/open-process.ts';
 import { processSubmission } from '../../internal/processor/attempt.ts';
 import {
   FINISH_WORK_MS,

@@ -6,7 +6,7 @@ import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { partnerSecretManifest } from '../../internal/partner/key-secret.ts';
 import { STATUS_ANNOTATION } from '../../internal/partner/key-secret.ts';
-import { defined } from '../../internal/platform/defined.ts';
+import { defined } from '../../internal/platform/process/defined.ts';
 
 export interface DemoPartner {
   readonly partner: string;

@@ -1,8 +1,8 @@
 /** Operators' changes to a live account: another e-mail, a corrected address, the end of its link. */
 import type { Collection, Db, Filter, UpdateFilter } from 'mongodb';
 import { eachField, normalizeEmail, type Application } from '../application/fields.ts';
-import type { Clock } from '../platform/clock.ts';
-import { isDuplicateKey, unlessDuplicate, updateInOrder } from '../platform/mongo.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import { isDuplicateKey, unlessDuplicate, updateInOrder } from '../platform/stores/mongo.ts';
 import {
   accountCollection,
   erasedPlace,

@@ -1,7 +1,7 @@
 /** Operators' queries on accounts, bounded in time and number. */
 import type { Collection, Db, Filter } from 'mongodb';
-import { firstIdAt } from '../platform/ids.ts';
-import { bounded, pagesOf, WALK_PAGE } from '../platform/mongo-read.ts';
+import { firstIdAt } from '../platform/stores/ids.ts';
+import { bounded, pagesOf, WALK_PAGE } from '../platform/stores/mongo-read.ts';
 import { accountCollection, NOT_ERASED, type Account, type Activation } from './account.ts';
 
 const checkedFields = {

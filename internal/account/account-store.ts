@@ -1,14 +1,14 @@
 /** Creates accounts and reads them for workers. The unique indexes decide every race. */
 import type { Collection, Db } from 'mongodb';
 import type { CreationFact } from '../application/decide.ts';
-import { defined } from '../platform/defined.ts';
+import { defined } from '../platform/process/defined.ts';
 import { normalizeEmail, type Application } from '../application/fields.ts';
 import type { Mode } from '../partner/mode.ts';
-import type { Clock } from '../platform/clock.ts';
-import { newId } from '../platform/ids.ts';
-import { databaseSpan, isDuplicateKey, pastLockConflicts } from '../platform/mongo.ts';
-import { bounded } from '../platform/mongo-read.ts';
-import { inSpan } from '../platform/tracing.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import { newId } from '../platform/stores/ids.ts';
+import { databaseSpan, isDuplicateKey, pastLockConflicts } from '../platform/stores/mongo.ts';
+import { bounded } from '../platform/stores/mongo-read.ts';
+import { inSpan } from '../platform/process/tracing.ts';
 import { accountCollection, NOT_ERASED, type Account } from './account.ts';
 
 /** An operator may release a key's holder between insert and read. */

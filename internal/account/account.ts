@@ -6,7 +6,7 @@ import type { Db } from 'mongodb';
 import type { Application } from '../application/fields.ts';
 import type { MailLedger } from './mail-ledger.ts';
 import { TESTS_KEPT_SECONDS, type Mode } from '../partner/mode.ts';
-import type { IndexDefinition } from '../platform/mongo-indexes.ts';
+import type { IndexDefinition } from '../platform/stores/mongo-indexes.ts';
 
 export const ACCOUNTS = 'accounts';
 export const TEST_ACCOUNTS = 'test_accounts';

@@ -3,7 +3,7 @@
  * and accounts hold, how people see it masked, and what the OpenAPI document says.
  */
 import { z } from 'zod';
-import { printable } from '../platform/terminal.ts';
+import { printable } from '../platform/process/terminal.ts';
 import { EMAIL_MAX, isEmailAddress, trimAddress } from './email-address.ts';
 
 export const fieldFaults = [

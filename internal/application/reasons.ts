@@ -1,5 +1,5 @@
 /** Reasons for rejecting an application: codes for programs, sentences for people. */
-import { defined } from '../platform/defined.ts';
+import { defined } from '../platform/process/defined.ts';
 import { fieldFaults, type Field } from './fields.ts';
 
 export const reasonCodes = [

@@ -1,8 +1,8 @@
 /** `audit`: lists requests and accounts that are late or contradict each other. */
 import { styleText } from 'node:util';
-import { printable, table } from '../platform/terminal.ts';
+import { printable, table } from '../platform/process/terminal.ts';
 import { states, type State } from '../submission/states.ts';
-import { auditView, type AuditView } from '../view/audit.ts';
+import { auditView, type AuditView } from '../self-audit/walk.ts';
 import { EXIT, type Call, type Command, type ExitCode } from './command.ts';
 import { forPrograms } from './lists.ts';
 

@@ -1,12 +1,12 @@
 /** What is read from a command line: its values, or one line of error and an exit code. */
 import { expect, test } from '@jest/globals';
-import { systemClock } from '../platform/clock.ts';
+import { systemClock } from '../platform/process/clock.ts';
 import { MongoServerError } from 'mongodb';
-import { DeadlineError } from '../platform/deadline.ts';
-import { NotDurableError } from '../platform/mongo.ts';
+import { DeadlineError } from '../platform/process/deadline.ts';
+import { NotDurableError } from '../platform/stores/mongo.ts';
 import { CommandError, EXIT, UsageError, type Desk, type Output } from './command.ts';
 import { help, runCommand } from './command-line.ts';
-import { FIND_DEFAULT } from './limits.ts';
+import { FIND_DEFAULT } from './bounds.ts';
 import type { Values } from './options.ts';
 import { OPEN_COUNTED } from '../view/partners.ts';
 import { utc } from '../view/times.ts';

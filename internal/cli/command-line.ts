@@ -12,11 +12,11 @@ import {
 import { MongoError } from 'mongodb';
 import { parse } from 'yaml';
 import type { z } from 'zod';
-import { isContactFailure } from '../platform/contact-failure.ts';
-import { DeadlineError } from '../platform/deadline.ts';
-import { NotDurableError } from '../platform/mongo.ts';
-import { tookTooLong } from '../platform/mongo-read.ts';
-import { printable } from '../platform/terminal.ts';
+import { isContactFailure } from '../platform/stores/contact-failure.ts';
+import { DeadlineError } from '../platform/process/deadline.ts';
+import { NotDurableError } from '../platform/stores/mongo.ts';
+import { tookTooLong } from '../platform/stores/mongo-read.ts';
+import { printable } from '../platform/process/terminal.ts';
 import { audit } from './audit.ts';
 import {
   CommandError,

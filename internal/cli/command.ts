@@ -1,6 +1,6 @@
 /** The interface of an operator's command. */
 import type { OrderDesk } from '../orders/order.ts';
-import type { Clock } from '../platform/clock.ts';
+import type { Clock } from '../platform/process/clock.ts';
 import type { FoundSubmission, Missing } from '../view/look-up.ts';
 import type { Reads } from '../view/reads.ts';
 import type { OptionName, Positional, Values } from './options.ts';

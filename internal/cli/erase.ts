@@ -6,13 +6,13 @@ import { mentions, type Person } from '../application/find-person.ts';
 import { claimedIn } from '../application/parse-application.ts';
 import type { OrderPlan, Outcome, Tally } from '../orders/order.ts';
 import { requestTarget } from '../orders/requests.ts';
-import { defined } from '../platform/defined.ts';
+import { defined } from '../platform/process/defined.ts';
 import { isOpen } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { PersonalRecord } from '../submission/support-queries.ts';
 import { claimEnd } from '../view/plans.ts';
 import { type Call, CommandError, type Desk, UsageError } from './command.ts';
-import { ALIKE_LISTED, ERASE_TRIES } from './limits.ts';
+import { ALIKE_LISTED, ERASE_TRIES } from './bounds.ts';
 import { maybeRequestId } from './options.ts';
 import { guarded, type Many, runAll } from './order.ts';
 

@@ -1,6 +1,6 @@
 /** `find`, `export` and the lists of partners and keys: tables for people, rows for programs. */
 import { styleText } from 'node:util';
-import { printable, table } from '../platform/terminal.ts';
+import { printable, table } from '../platform/process/terminal.ts';
 import {
   causesOf,
   holdsView,
@@ -13,7 +13,7 @@ import { recordJson } from '../view/record.ts';
 import { rowOf, searchInWords, tallyOf, type FoundRow, type Tally } from '../view/search.ts';
 import { fromNow, utcSeconds } from '../view/times.ts';
 import { EXIT, UsageError, type Call, type Command, type ExitCode } from './command.ts';
-import { FIND_DEFAULT } from './limits.ts';
+import { FIND_DEFAULT } from './bounds.ts';
 import type { OptionName } from './options.ts';
 
 /** A header, and the cell below it. */

@@ -12,12 +12,12 @@ import {
 } from '../orders/moves.ts';
 import type { Given } from '../orders/order.ts';
 import { matching, type RequestTarget } from '../orders/requests.ts';
-import { defined } from '../platform/defined.ts';
-import { timeOfId } from '../platform/ids.ts';
-import { WALK_PAGE } from '../platform/mongo-read.ts';
+import { defined } from '../platform/process/defined.ts';
+import { timeOfId } from '../platform/stores/ids.ts';
+import { WALK_PAGE } from '../platform/stores/mongo-read.ts';
 import { isOpen, type State } from '../submission/states.ts';
 import { UsageError, type Call, type Command } from './command.ts';
-import { RATE_DEFAULT } from './limits.ts';
+import { RATE_DEFAULT } from './bounds.ts';
 import { address, maybeRequestId, requestId, type OptionName } from './options.ts';
 import { guarded, oneCommandOf, runAll, runOne, type Many, type OneCommand } from './order.ts';
 

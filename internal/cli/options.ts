@@ -4,7 +4,7 @@ import { givenFields } from '../orders/order.ts';
 import { KEY_ID_LENGTH } from '../partner/api-key.ts';
 import { isPartnerId } from '../partner/key-secret.ts';
 import { fields, text, TEXT_MAX, when } from '../view/search-fields.ts';
-import { PAGE_MAX, RATE_DEFAULT, RATE_MAX, WHO_MAX } from './limits.ts';
+import { PAGE_MAX, RATE_DEFAULT, RATE_MAX, WHO_MAX } from './bounds.ts';
 
 const count = (max: number) => {
   const rule = `It must be a whole number from 1 to ${max}.`;

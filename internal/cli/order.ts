@@ -10,7 +10,7 @@ import {
   type Outcome,
   type Tally,
 } from '../orders/order.ts';
-import { duration, printable, table } from '../platform/terminal.ts';
+import { duration, printable, table } from '../platform/process/terminal.ts';
 import { utc } from '../view/times.ts';
 import {
   CommandError,
@@ -20,7 +20,7 @@ import {
   type Command,
   type ExitCode,
 } from './command.ts';
-import { CHANGES_LISTED, PROGRESS_EVERY_MS } from './limits.ts';
+import { CHANGES_LISTED, PROGRESS_EVERY_MS } from './bounds.ts';
 
 interface Guarded extends Command {
   /** It cannot be undone, so it needs a name. */

@@ -3,7 +3,7 @@ import { partnerFlags as flagOrders, revokeKey } from '../orders/partners.ts';
 import { hashApiKey, keyIdOf, newApiKey } from '../partner/api-key.ts';
 import { partnerSecretManifest } from '../partner/key-secret.ts';
 import { MODE_ANNOTATION } from '../partner/key-terms.ts';
-import { defined } from '../platform/defined.ts';
+import { defined } from '../platform/process/defined.ts';
 import { EXIT, type Command } from './command.ts';
 import { keyId, partner as partnerName } from './options.ts';
 import { oneCommandOf } from './order.ts';

@@ -1,6 +1,6 @@
 /** `show`: what became of one request. */
 import { styleText } from 'node:util';
-import { duration, printable, table } from '../platform/terminal.ts';
+import { duration, printable, table } from '../platform/process/terminal.ts';
 import { isAddress, lookUp, lookUpAddress } from '../view/look-up.ts';
 import { requestView, type RequestView, type Tone } from '../view/request.ts';
 import type { Happening } from '../view/timeline.ts';

@@ -1,6 +1,6 @@
 /** What the pods' counters say of the last hour, and what the database said last. */
 import type { SecretProblem } from '../partner/secret-problems.ts';
-import { later } from '../platform/clock.ts';
+import { later } from '../platform/process/clock.ts';
 import type { TurnedAwayCount } from '../submission/support-queries.ts';
 import type { LineState } from '../view/next.ts';
 import type { PartnerView } from '../view/partners.ts';

@@ -1,10 +1,10 @@
 /** Lists of requests that have an address, which names no person, and the same as CSV. */
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
-import type { Clock } from '../platform/clock.ts';
-import { defined } from '../platform/defined.ts';
-import { timeOfId } from '../platform/ids.ts';
-import { printable } from '../platform/terminal.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import { defined } from '../platform/process/defined.ts';
+import { timeOfId } from '../platform/stores/ids.ts';
+import { printable } from '../platform/process/terminal.ts';
 import { states } from '../submission/states.ts';
 import type { Search } from '../submission/support-queries.ts';
 import type { Reads } from '../view/reads.ts';

@@ -1,8 +1,8 @@
 /** The first page: are partners well, is work going out, what is wrong, and who is affected. */
 import type { SecretProblem } from '../partner/secret-problems.ts';
-import { later } from '../platform/clock.ts';
-import { duration } from '../platform/terminal.ts';
-import { kinds } from '../view/check-records.ts';
+import { later } from '../platform/process/clock.ts';
+import { duration } from '../platform/process/terminal.ts';
+import { kinds } from '../self-audit/rules.ts';
 import type { Tally } from '../view/search.ts';
 import { turnedAwayRows } from '../view/turned-away.ts';
 import { gauge, LIMITED_MS, type Activity } from './activity.ts';

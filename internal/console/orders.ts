@@ -13,11 +13,11 @@ import {
 } from '../orders/order.ts';
 import { partnerFlags, revokeKey } from '../orders/partners.ts';
 import { isPartnerId } from '../partner/key-secret.ts';
-import { DeadlineError, withDeadline } from '../platform/deadline.ts';
-import { defined } from '../platform/defined.ts';
-import type { Logger } from '../platform/log.ts';
-import { NotDurableError } from '../platform/mongo.ts';
-import { tookTooLong } from '../platform/mongo-read.ts';
+import { DeadlineError, withDeadline } from '../platform/process/deadline.ts';
+import { defined } from '../platform/process/defined.ts';
+import type { Logger } from '../platform/process/log.ts';
+import { NotDurableError } from '../platform/stores/mongo.ts';
+import { tookTooLong } from '../platform/stores/mongo-read.ts';
 import { cardOf, type State } from '../submission/states.ts';
 import { keysView, OPEN_COUNTED } from '../view/partners.ts';
 import { WHY_MAX } from '../view/search-fields.ts';

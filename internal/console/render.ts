@@ -2,8 +2,8 @@
 import { fileURLToPath } from 'node:url';
 import { Eta } from 'eta';
 import type { FastifyInstance, FastifyReply } from 'fastify';
-import type { Clock } from '../platform/clock.ts';
-import { duration, printable } from '../platform/terminal.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import { duration, printable } from '../platform/process/terminal.ts';
 import { formOwner, type Person } from './sign-in.ts';
 import type { State } from '../submission/states.ts';
 import { causesOf, keyStatusInWords, switchedOffBy, type PartnerView } from '../view/partners.ts';

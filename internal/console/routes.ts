@@ -2,9 +2,9 @@
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import type { Trail } from '../audit/trail.ts';
-import type { Clock } from '../platform/clock.ts';
-import { defined } from '../platform/defined.ts';
+import type { Trail } from '../trail/trail.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import { defined } from '../platform/process/defined.ts';
 import { states } from '../submission/states.ts';
 import { plainText } from '../submission/name-pattern.ts';
 import type { Search } from '../submission/support-queries.ts';

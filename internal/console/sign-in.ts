@@ -3,10 +3,10 @@ import { createHash, randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import * as oidc from 'openid-client';
 import { EnvHttpProxyAgent, fetch as fetchBy } from 'undici';
-import type { NameFrom } from '../audit/entry.ts';
-import type { Trail } from '../audit/trail.ts';
-import { later, type Clock } from '../platform/clock.ts';
-import type { Logger } from '../platform/log.ts';
+import type { NameFrom } from '../trail/entry.ts';
+import type { Trail } from '../trail/trail.ts';
+import { later, type Clock } from '../platform/process/clock.ts';
+import type { Logger } from '../platform/process/log.ts';
 
 /** `viewer` sees everything masked; `support` may reveal; `operator` may also act. */
 export type Role = 'viewer' | 'support' | 'operator';

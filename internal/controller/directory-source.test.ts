@@ -7,7 +7,7 @@ import { stringify } from 'yaml';
 import { secretSourceConformance } from '../../test/support/secret-source-conformance.ts';
 import { PARTNER_LABEL, STATUS_ANNOTATION } from '../partner/key-secret.ts';
 import { directorySource } from './directory-source.ts';
-import { systemClock } from '../platform/clock.ts';
+import { systemClock } from '../platform/process/clock.ts';
 import type { SecretView } from './secret-source.ts';
 
 secretSourceConformance(async () => {

@@ -4,8 +4,8 @@ import { readFile, readdir, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { parseAllDocuments } from 'yaml';
-import type { Clock } from '../platform/clock.ts';
-import { pause } from '../platform/deadline.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import { pause } from '../platform/process/deadline.ts';
 import { PARTNER_LABEL, type PartnerSecret, type Problem } from '../partner/key-secret.ts';
 import {
   readSecret,

@@ -1,11 +1,15 @@
 /** Follows the partner Secrets of one namespace with lists and watches. */
 import type { CoreV1Api } from '@kubernetes/client-node';
 import { z } from 'zod';
-import type { Clock } from '../platform/clock.ts';
-import { backoffMs, pause } from '../platform/deadline.ts';
-import { defined } from '../platform/defined.ts';
-import { kubernetesStatus, type Kubernetes, type WatchEvent } from '../platform/kubernetes.ts';
-import type { Logger } from '../platform/log.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import { backoffMs, pause } from '../platform/process/deadline.ts';
+import { defined } from '../platform/process/defined.ts';
+import {
+  kubernetesStatus,
+  type Kubernetes,
+  type WatchEvent,
+} from '../platform/process/kubernetes.ts';
+import type { Logger } from '../platform/process/log.ts';
 import { PARTNER_LABEL, type PartnerSecret } from '../partner/key-secret.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import {

@@ -1,8 +1,8 @@
 /** Leadership by the lease in the document of keys, and the loops of the process that leads. */
 import type { KeyDocuments } from '../partner/key-document.ts';
-import type { Clock } from '../platform/clock.ts';
-import type { Logger } from '../platform/log.ts';
-import type { Loop, LoopOptions, Loops } from '../platform/loop.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import type { Logger } from '../platform/process/log.ts';
+import type { Loop, LoopOptions, Loops } from '../platform/process/loop.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 
 /**

@@ -9,10 +9,10 @@ import { type Problem, type WantedKey, wantedKeys } from '../partner/key-secret.
 import type { KeyStore } from '../partner/key-store.ts';
 import { partnersEnding } from '../partner/key-terms.ts';
 import { isTestOwner, ownerName } from '../partner/mode.ts';
-import type { Clock } from '../platform/clock.ts';
-import { pause } from '../platform/deadline.ts';
-import type { Logger } from '../platform/log.ts';
-import type { Loop } from '../platform/loop.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import { pause } from '../platform/process/deadline.ts';
+import type { Logger } from '../platform/process/log.ts';
+import type { Loop } from '../platform/process/loop.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import type { Leadership } from './leadership.ts';
 import type { SecretList, SecretSource, SecretView } from './secret-source.ts';

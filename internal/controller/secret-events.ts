@@ -1,10 +1,10 @@
 /** Reports bad partner Secrets as Warning Events, which never contain a key. */
 import { hash } from 'node:crypto';
 import type { CoreV1Api } from '@kubernetes/client-node';
-import { Allowance } from '../platform/allowance.ts';
-import type { Clock } from '../platform/clock.ts';
-import { kubernetesStatus } from '../platform/kubernetes.ts';
-import type { Logger } from '../platform/log.ts';
+import { Allowance } from '../platform/process/allowance.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import { kubernetesStatus } from '../platform/process/kubernetes.ts';
+import type { Logger } from '../platform/process/log.ts';
 import type { Problem } from '../partner/key-secret.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 

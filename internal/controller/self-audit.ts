@@ -6,12 +6,12 @@
  * documents further. So a small installation is read wholly each minute. Of more than 25 million
  * requests and accounts a walk takes longer than a day.
  */
-import { later, type Clock } from '../platform/clock.ts';
-import { pause } from '../platform/deadline.ts';
-import type { Logger } from '../platform/log.ts';
+import { later, type Clock } from '../platform/process/clock.ts';
+import { pause } from '../platform/process/deadline.ts';
+import type { Logger } from '../platform/process/log.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
-import { auditedPages, unsettled, type AuditStores, type Suspect } from '../view/audit.ts';
-import { kinds, type Kind } from '../view/check-records.ts';
+import { auditedPages, unsettled, type AuditStores, type Suspect } from '../self-audit/walk.ts';
+import { kinds, type Kind } from '../self-audit/rules.ts';
 import type { LeaderLoop } from './leadership.ts';
 
 /** From the end of a round, which pauses for 20 s by itself. */

@@ -1,8 +1,8 @@
 /** One test submission a minute, as a partner would send it. */
-import type { Clock } from '../platform/clock.ts';
+import type { Clock } from '../platform/process/clock.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import type { LeaderLoop } from './leadership.ts';
-import { submitTest, testCompleted, type TestTarget } from './test-submission.ts';
+import { submitTest, testCompleted, type TestTarget } from './sandbox-submission.ts';
 
 const EVERY_MS = 60_000;
 const OUTCOME_WITHIN_MS = 30_000;

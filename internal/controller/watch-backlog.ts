@@ -1,8 +1,8 @@
 /** Exports how much work waits. */
 import type { Db } from 'mongodb';
 import type { PartnerHolds } from '../partner/flags.ts';
-import type { Clock } from '../platform/clock.ts';
-import type { Logger } from '../platform/log.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import type { Logger } from '../platform/process/log.ts';
 import { jobStates, type JobState } from '../queue/job.ts';
 import { readBacklog, readPartnerBacklog, type Backlog } from '../submission/backlog.ts';
 import { backlogStates, openStates } from '../submission/states.ts';

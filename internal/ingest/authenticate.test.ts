@@ -4,7 +4,7 @@ import { HANG_MS } from '../../test/support/wait.ts';
 import type { KeyLookup } from '../partner/key-cache.ts';
 import { addressCheck, type KeyTerms } from '../partner/key-terms.ts';
 import { authenticate as authenticateFrom } from './authenticate.ts';
-import { later } from '../platform/clock.ts';
+import { later } from '../platform/process/clock.ts';
 import { errors } from './errors.ts';
 
 const now = new Date('2026-11-22T12:00:00Z');

@@ -3,7 +3,7 @@ import type { FastifyRequest } from 'fastify';
 import type { KeyCache } from '../partner/key-cache.ts';
 import type { KeyTerms } from '../partner/key-terms.ts';
 import { ownerName } from '../partner/mode.ts';
-import type { Clock } from '../platform/clock.ts';
+import type { Clock } from '../platform/process/clock.ts';
 import { Connection } from './connections.ts';
 import { errors } from './errors.ts';
 

@@ -1,7 +1,7 @@
 /** Finds the client of a request behind trusted proxies, and its key in the rate limit. */
 import type { IncomingMessage } from 'node:http';
 import ipaddr from 'ipaddr.js';
-import { readAddress, type AddressTest } from '../platform/networks.ts';
+import { readAddress, type AddressTest } from '../platform/http/networks.ts';
 
 export interface ClientAddress {
   /** IPv4 in its short form, even if mapped into IPv6. */

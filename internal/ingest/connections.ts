@@ -1,10 +1,10 @@
 /** The connections of the partner port: their bounds, and what is no valid HTTP. */
 import { STATUS_CODES, type IncomingMessage, type Server } from 'node:http';
 import type { Socket } from 'node:net';
-import type { Clock } from '../platform/clock.ts';
-import { pause } from '../platform/deadline.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import { pause } from '../platform/process/deadline.ts';
 import { FairShares } from '../fair/shares.ts';
-import { newId } from '../platform/ids.ts';
+import { newId } from '../platform/stores/ids.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import type { Hop, ReadHop } from './client-address.ts';
 import { errors, type ErrorAnswer } from './errors.ts';
@@ -14,7 +14,7 @@ import {
   MAX_HEADERS,
   MAX_PIPELINED,
   SHARED,
-} from './limits.ts';
+} from './bounds.ts';
 
 /** A connection on which a written answer makes no progress between two looks is closed. */
 const UNREAD_LOOK_MS = 10_000;

@@ -1,7 +1,7 @@
 /** The partners' contract: paths, states, parameters. */
 import { z } from 'zod';
-import { later } from '../platform/clock.ts';
-import { MAX_IDEMPOTENCY_KEY } from './limits.ts';
+import { later } from '../platform/process/clock.ts';
+import { MAX_IDEMPOTENCY_KEY } from './bounds.ts';
 
 export const BASE_PATH = '/api/v1';
 export const INGEST_PATH = `${BASE_PATH}/capital/ingest`;

@@ -3,7 +3,7 @@
  * how those are sent that do not wait for the body.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { MAX_BODY_BYTES, MAX_IDEMPOTENCY_KEY, RETRY_AFTER_SECONDS } from './limits.ts';
+import { MAX_BODY_BYTES, MAX_IDEMPOTENCY_KEY, RETRY_AFTER_SECONDS } from './bounds.ts';
 
 const TOO_SLOW = 'Request timeout: the request came too slowly and may be sent again';
 

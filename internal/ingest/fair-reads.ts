@@ -1,9 +1,9 @@
 /** Reads for partners, those that wait together; each partner has its share of all under way. */
 import { FairShares, type Owner } from '../fair/shares.ts';
 import { Turns } from '../fair/turns.ts';
-import { withDeadline } from '../platform/deadline.ts';
-import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
-import { STATUS_TIMEOUT_MS } from './limits.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
+import { newBatcher, type Batcher } from '../platform/process/batcher.ts';
+import { STATUS_TIMEOUT_MS } from './bounds.ts';
 
 /** Two queries under way keep the database and the process busy. */
 const QUERIES = 2;
@@ -28,12 +28,12 @@ export class FairReads<Item, Result> {
   readonly #query: FairReadsOptions<Item, Result>['query'];
   readonly #shares: FairShares<Read<Item, Result>>;
   readonly #waiting = new Turns<Read<Item, Result>>();
-  readonly #dispatcher: Dispatcher<Read<Item, Result>>;
+  readonly #batcher: Batcher<Read<Item, Result>>;
 
   constructor({ max, together, query }: FairReadsOptions<Item, Result>) {
     this.#query = query;
     this.#shares = new FairShares(max, (read) => read.reject(new Error('too many reads')));
-    this.#dispatcher = newDispatcher(
+    this.#batcher = newBatcher(
       QUERIES,
       () => {
         let count = 0;
@@ -51,7 +51,7 @@ export class FairReads<Item, Result> {
     gone.addEventListener('abort', () => settle.reject(new Error('the client has left')));
     this.#waiting.put(owner[0], read);
     this.#shares.hold(read, owner);
-    this.#dispatcher.plan();
+    this.#batcher.plan();
     try {
       return await withDeadline(promise, STATUS_TIMEOUT_MS, 'reading for a partner');
     } finally {

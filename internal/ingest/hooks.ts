@@ -4,8 +4,14 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isTestKey } from '../partner/api-key.ts';
 import type { KeyTerms } from '../partner/key-terms.ts';
 import { FairShares } from '../fair/shares.ts';
-import type { Logger } from '../platform/log.ts';
-import { contextOf, failSpan, startSpan, traceFields, traceparentOf } from '../platform/tracing.ts';
+import type { Logger } from '../platform/process/log.ts';
+import {
+  contextOf,
+  failSpan,
+  startSpan,
+  traceFields,
+  traceparentOf,
+} from '../platform/process/tracing.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { PartnerLabels } from '../telemetry/partner-labels.ts';
 import { keyIn } from './authenticate.ts';
@@ -17,7 +23,7 @@ import {
 } from './client-address.ts';
 import { Connection, headFault, type BrokenTools } from './connections.ts';
 import { answerEarly, errors, type AnswerStatus } from './errors.ts';
-import { SHARED } from './limits.ts';
+import { SHARED } from './bounds.ts';
 import { IncomingBody } from './read-body.ts';
 
 declare module 'fastify' {

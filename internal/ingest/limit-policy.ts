@@ -2,7 +2,7 @@
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ownerName } from '../partner/mode.ts';
-import { defined } from '../platform/defined.ts';
+import { defined } from '../platform/process/defined.ts';
 import type { OverLimitRecorder } from '../submission/over-limit.ts';
 import { authenticate, type IdentifyTools } from './authenticate.ts';
 import { tooManyRequests, type Limit } from './errors.ts';

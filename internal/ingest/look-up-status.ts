@@ -2,9 +2,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { reasonsForPartner } from '../application/reasons.ts';
 import { ownerName } from '../partner/mode.ts';
-import { defined } from '../platform/defined.ts';
+import { defined } from '../platform/process/defined.ts';
 import type { Owner } from '../fair/shares.ts';
-import type { Logger } from '../platform/log.ts';
+import type { Logger } from '../platform/process/log.ts';
 import type { StatusRecord } from '../submission/status-reader.ts';
 import { cards, states } from '../submission/states.ts';
 import { identify, type IdentifyTools } from './authenticate.ts';
@@ -17,7 +17,7 @@ import {
   timeOf,
 } from './contract.ts';
 import { answerEarly, errors, listQueryInvalid, sendEarly } from './errors.ts';
-import { MAX_WAIT_SECONDS } from './limits.ts';
+import { MAX_WAIT_SECONDS } from './bounds.ts';
 import { statusOf, type Statuses } from './statuses.ts';
 
 const LISTED = 'Your requests, newest first';

@@ -9,7 +9,7 @@ import { ROOT } from '../../tools/root.ts';
 import { EMAIL_MAX } from '../application/email-address.ts';
 import { parseApplication } from '../application/parse-application.ts';
 import { partnerReasonCodes } from '../application/reasons.ts';
-import { testEndings } from '../application/test-endings.ts';
+import { testEndings } from '../application/sandbox-endings.ts';
 import {
   BASE_PATH,
   INGEST_PATH,
@@ -28,7 +28,7 @@ import {
   MAX_BODY_BYTES,
   MAX_WAIT_SECONDS,
   RETRY_AFTER_SECONDS,
-} from './limits.ts';
+} from './bounds.ts';
 import { openApiDocument } from './openapi.ts';
 
 interface Response {

@@ -5,12 +5,12 @@
  * because a demoted primary still answers reads.
  */
 import { Cluster } from 'ioredis';
-import { withDeadline } from '../platform/deadline.ts';
-import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
-import type { Logger } from '../platform/log.ts';
-import type { RedisClient } from '../platform/redis.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
+import { newBatcher, type Batcher } from '../platform/process/batcher.ts';
+import type { Logger } from '../platform/process/log.ts';
+import type { RedisClient } from '../platform/stores/redis.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
-import { LIMITER_PROBE_MS } from './limits.ts';
+import { LIMITER_PROBE_MS } from './bounds.ts';
 
 /** After this, the pod counts on its own. */
 const LIMITER_TIMEOUT_MS = 50;
@@ -64,12 +64,12 @@ export class SharedLimiterStore {
   readonly #tools: LimiterStoreTools;
   readonly #waiting: Count[] = [];
   /** Requests that come during a call share the next one. */
-  readonly #dispatcher: Dispatcher<Count>;
+  readonly #batcher: Batcher<Count>;
   #probe: NodeJS.Timeout | undefined;
 
   constructor(tools: LimiterStoreTools) {
     this.#tools = tools;
-    this.#dispatcher = newDispatcher(
+    this.#batcher = newBatcher(
       1,
       () => this.#waiting.splice(0, COUNTS_TOGETHER),
       (counts) => this.#countTogether(counts),
@@ -105,7 +105,7 @@ export class SharedLimiterStore {
 
   #count(count: Count): void {
     this.#waiting.push(count);
-    this.#dispatcher.plan();
+    this.#batcher.plan();
   }
 
   async #countTogether(counts: readonly Count[]): Promise<void> {

@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import type { FairShares, Owner } from '../fair/shares.ts';
 import { Connection } from './connections.ts';
-import { DRAIN_MAX_BYTES, DRAIN_MAX_MS, EARLY_GRACE_MS, MAX_BODY_BYTES } from './limits.ts';
+import { DRAIN_MAX_BYTES, DRAIN_MAX_MS, EARLY_GRACE_MS, MAX_BODY_BYTES } from './bounds.ts';
 
 /** The partner has this long to read the last answer. */
 const LINGER_UNREAD_MS = 1_000;

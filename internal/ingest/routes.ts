@@ -1,9 +1,9 @@
 /** Routes requests to operations and answers all others. */
 import { createServer, type IncomingMessage } from 'node:http';
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
-import { newId } from '../platform/ids.ts';
-import type { Logger } from '../platform/log.ts';
-import { addressTest } from '../platform/networks.ts';
+import { newId } from '../platform/stores/ids.ts';
+import type { Logger } from '../platform/process/log.ts';
+import { addressTest } from '../platform/http/networks.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import { type ClientHeader, hopReader } from './client-address.ts';
 import { Connections } from './connections.ts';

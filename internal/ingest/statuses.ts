@@ -1,8 +1,8 @@
 /** What partners ask for: the state of a request, now or once it is final, and their requests. */
 import { ownerName } from '../partner/mode.ts';
-import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
+import { newBatcher, type Batcher } from '../platform/process/batcher.ts';
 import { FairShares, type Owner } from '../fair/shares.ts';
-import type { Loops } from '../platform/loop.ts';
+import type { Loops } from '../platform/process/loop.ts';
 import { cardOf } from '../submission/states.ts';
 import type {
   ListPage,
@@ -12,7 +12,7 @@ import type {
 } from '../submission/status-reader.ts';
 import type { Status } from './contract.ts';
 import { FairReads } from './fair-reads.ts';
-import { SHARED, STATUS_TIMEOUT_MS } from './limits.ts';
+import { SHARED, STATUS_TIMEOUT_MS } from './bounds.ts';
 
 const LOOK_EVERY_MS = 1_000;
 /** Of ends that came before their wait; the next round finds further ones. */
@@ -46,7 +46,7 @@ export class Statuses {
   /** Heard since the last round, and in the round before. */
   #ended: [now: Set<string>, before: Set<string>] = [new Set(), new Set()];
   #toLookAt: Wait[] = [];
-  readonly #dispatcher: Dispatcher<Wait>;
+  readonly #batcher: Batcher<Wait>;
 
   constructor(tools: StatusTools) {
     this.#tools = tools;
@@ -61,7 +61,7 @@ export class Statuses {
       together: 1,
       query: (queries, leftMs) => Promise.all(queries.map((query) => reader.list(query, leftMs))),
     });
-    this.#dispatcher = newDispatcher(
+    this.#batcher = newBatcher(
       1,
       () => this.#toLookAt.splice(0),
       // The next round looks again.
@@ -127,7 +127,7 @@ export class Statuses {
 
   #lookSoon(waits: readonly Wait[]): void {
     this.#toLookAt.push(...waits);
-    this.#dispatcher.plan();
+    this.#batcher.plan();
   }
 
   async #look(): Promise<void> {

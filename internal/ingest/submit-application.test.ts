@@ -1,7 +1,7 @@
 /** What stands beside a submission: its Idempotency-Key, refused requests, outages in the log. */
 import { expect, test } from '@jest/globals';
 import type { SubmissionRecord } from '../submission/submission.ts';
-import { OUTAGE_LINES_EVERY_MS, REFUSALS_PER_SECOND, REFUSAL_BURST } from './limits.ts';
+import { OUTAGE_LINES_EVERY_MS, REFUSALS_PER_SECOND, REFUSAL_BURST } from './bounds.ts';
 import { OutageLog, Refusals, readIdempotencyKey } from './submit-application.ts';
 
 test.each([

@@ -3,18 +3,18 @@
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { parseJsonObject } from '../application/parse-application.ts';
-import { endingOf, type TestEnding } from '../application/test-endings.ts';
-import { Allowance } from '../platform/allowance.ts';
-import type { Clock } from '../platform/clock.ts';
-import { defined } from '../platform/defined.ts';
-import type { Logger } from '../platform/log.ts';
+import { endingOf, type TestEnding } from '../application/sandbox-endings.ts';
+import { Allowance } from '../platform/process/allowance.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import { defined } from '../platform/process/defined.ts';
+import type { Logger } from '../platform/process/log.ts';
 import type { HintOutbox } from '../queue/hint-outbox.ts';
 import { hintFor } from '../queue/job.ts';
 import type { CommitResult } from '../submission/commit-entry.ts';
 import type { GroupCommit } from '../submission/group-commit.ts';
 import type { Bound } from '../submission/idempotency.ts';
 import { newRecord, type Received } from '../submission/new-record.ts';
-import { FIRST_SIGHT_GRACE_MS } from '../submission/limits.ts';
+import { FIRST_SIGHT_GRACE_MS } from '../submission/bounds.ts';
 import type { OverLimitRecorder, TurnedAway } from '../submission/over-limit.ts';
 import { FIRST_DUE_MS, type SubmissionRecord } from '../submission/submission.ts';
 import type { Withdrawals } from '../submission/withdrawals.ts';
@@ -36,8 +36,8 @@ import {
   OUTAGE_LINES_EVERY_MS,
   REFUSALS_PER_SECOND,
   REFUSAL_BURST,
-} from './limits.ts';
-import { playEnding } from './play-ending.ts';
+} from './bounds.ts';
+import { playEnding } from './sandbox-ending.ts';
 import type { ReadBody } from './read-body.ts';
 
 export interface SubmitTools extends IdentifyTools {

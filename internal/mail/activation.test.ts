@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from '@jest/globals';
-import { defined } from '../platform/defined.ts';
+import { defined } from '../platform/process/defined.ts';
 import { activationLink, linkSecretFault } from './activation.ts';
 
 const options = { loginUrl: 'https://login.example/start?lang=en', linkSecret: 'a'.repeat(32) };

@@ -1,7 +1,7 @@
 /** The one-time activation link: its token is derived from LINK_SECRET and stored as a hash. */
 import { createHmac, hash } from 'node:crypto';
 import type { Account, Activation } from '../account/account.ts';
-import { defined } from '../platform/defined.ts';
+import { defined } from '../platform/process/defined.ts';
 
 interface ActivationLink extends Pick<Activation, 'tokenHash' | 'keyId'> {
   readonly url: string;

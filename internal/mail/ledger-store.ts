@@ -7,9 +7,9 @@ import {
   type Activation,
 } from '../account/account.ts';
 import type { Mode } from '../partner/mode.ts';
-import type { Clock } from '../platform/clock.ts';
-import { bounded } from '../platform/mongo-read.ts';
-import { pastLockConflicts } from '../platform/mongo.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import { bounded } from '../platform/stores/mongo-read.ts';
+import { pastLockConflicts } from '../platform/stores/mongo.ts';
 import type { Intent } from '../account/mail-ledger.ts';
 import { ended, mayHaveArrived, toForget } from './ledger.ts';
 import type { HandOver } from './relay-answers.ts';

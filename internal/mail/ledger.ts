@@ -1,6 +1,6 @@
 /** Counts second mails in the ledger of an account. */
 import type { Intent, MailEnding, MailHandOver, MailLedger } from '../account/mail-ledger.ts';
-import { defined } from '../platform/defined.ts';
+import { defined } from '../platform/process/defined.ts';
 import { CODES, withoutAddresses, type HandOver } from './relay-answers.ts';
 
 /** The earlier mail was cut off, has no result, or was accepted. */

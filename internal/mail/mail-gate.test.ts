@@ -1,6 +1,6 @@
 /** Checks with a fake clock when the gate lets e-mails begin. */
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
-import { createLogger } from '../platform/log.ts';
+import { createLogger } from '../platform/process/log.ts';
 import { newRandom } from '../../test/support/random.ts';
 import { MailGate, type MailGateOptions, HELD_MS } from './mail-gate.ts';
 import { refusalOf, type HandOver, type Outage, type Refusal } from './relay-answers.ts';

@@ -8,9 +8,9 @@
  * the others once they hold half of the places. So silent recipients delay another partner's
  * e-mail by two seconds at most, however many they are.
  */
-import type { Clock } from '../platform/clock.ts';
-import { backoffMs, pause } from '../platform/deadline.ts';
-import type { Logger } from '../platform/log.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import { backoffMs, pause } from '../platform/process/deadline.ts';
+import type { Logger } from '../platform/process/log.ts';
 import type { MailPace } from './mail-pace.ts';
 import type { HandOver, Outage, PauseReason } from './relay-answers.ts';
 

@@ -2,9 +2,9 @@
  * The pace of MAIL_PER_SECOND, kept by all processors together: each e-mail reserves the next free
  * moment in Redis. While Redis is away, each process keeps its share.
  */
-import type { Clock } from '../platform/clock.ts';
-import { withDeadline } from '../platform/deadline.ts';
-import type { RedisClient } from '../platform/redis.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
+import type { RedisClient } from '../platform/stores/redis.ts';
 
 /** After this, the process keeps the pace on its own for a second. */
 export const PACE_TIMEOUT_MS = 100;

@@ -4,9 +4,9 @@ import type { Readable, Writable } from 'node:stream';
 import { SpanKind } from '@opentelemetry/api';
 import { createTransport, type SendMailOptions } from 'nodemailer';
 import SMTPConnection from 'nodemailer/lib/smtp-connection';
-import { withDeadline } from '../platform/deadline.ts';
-import { defined } from '../platform/defined.ts';
-import { failSpan, inSpan, type NamedSpan } from '../platform/tracing.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
+import { defined } from '../platform/process/defined.ts';
+import { failSpan, inSpan, type NamedSpan } from '../platform/process/tracing.ts';
 import { clientNameOf } from './client-name.ts';
 import type { Message } from './message.ts';
 import {

@@ -1,8 +1,8 @@
 /** The e-mail to the applicant: login instructions in text and HTML. */
 import type { Account, Activation } from '../account/account.ts';
 import { domainOf } from '../application/email-address.ts';
-import { DAY_MS, later } from '../platform/clock.ts';
-import { referenceOf } from '../platform/ids.ts';
+import { DAY_MS, later } from '../platform/process/clock.ts';
+import { referenceOf } from '../platform/stores/ids.ts';
 import { activationLink } from './activation.ts';
 import type { Templates } from './templates.ts';
 

@@ -1,6 +1,6 @@
 /** What became of a hand-over, by the relay's answer, and whose fault a failure is. */
 import type { MailReasonCode } from '../application/reasons.ts';
-import { defined } from '../platform/defined.ts';
+import { defined } from '../platform/process/defined.ts';
 
 export type Fault =
   /** The relay refuses our sender, before it knows the recipient. */

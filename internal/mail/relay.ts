@@ -1,6 +1,6 @@
 /** Parses SMTP_URL and SMTP_TLS. */
-import { defined } from '../platform/defined.ts';
-import { isLoopback } from '../platform/networks.ts';
+import { defined } from '../platform/process/defined.ts';
+import { isLoopback } from '../platform/http/networks.ts';
 
 const tlsModes = ['auto', 'required', 'opportunistic', 'none'] as const;
 /** `auto` requires TLS if a password would leave this machine. Certificates are always verified. */

@@ -1,7 +1,7 @@
 /** What orders about requests select, and how they write. */
 import type { Account } from '../account/account.ts';
-import { defined } from '../platform/defined.ts';
-import { pause } from '../platform/deadline.ts';
+import { defined } from '../platform/process/defined.ts';
+import { pause } from '../platform/process/deadline.ts';
 import type { Search } from '../submission/support-queries.ts';
 import { lookUp, type FoundSubmission } from '../view/look-up.ts';
 import { planOf, stateAfter, type Order, type Plan } from '../view/plans.ts';

@@ -3,10 +3,10 @@
  * keys are answered 403.
  */
 import type { Collection, Db } from 'mongodb';
-import type { Clock } from '../platform/clock.ts';
-import { unlessDuplicate } from '../platform/mongo.ts';
-import { bounded } from '../platform/mongo-read.ts';
-import { newerThan, refuseNewer } from '../platform/newer-version.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import { unlessDuplicate } from '../platform/stores/mongo.ts';
+import { bounded } from '../platform/stores/mongo-read.ts';
+import { newerThan, refuseNewer } from '../platform/stores/newer-version.ts';
 
 export const PARTNER_HOLDS = 'partner_holds';
 export const PARTNERS_DISABLED = 'partners_disabled';

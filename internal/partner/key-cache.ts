@@ -1,7 +1,7 @@
 /** Holds all keys in memory, so that a look-up in ingest never waits. */
-import type { Clock } from '../platform/clock.ts';
-import type { Logger } from '../platform/log.ts';
-import type { Loops } from '../platform/loop.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import type { Logger } from '../platform/process/log.ts';
+import type { Loops } from '../platform/process/loop.ts';
 import { hashApiKey, isTestKey, keyIdOf } from './api-key.ts';
 import type { KeyDocument, StoredKey } from './key-document.ts';
 import type { KeyStore } from './key-store.ts';

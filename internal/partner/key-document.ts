@@ -3,11 +3,11 @@
  * writes them.
  */
 import type { Collection, Db, Document } from 'mongodb';
-import type { Clock } from '../platform/clock.ts';
-import { withDeadline } from '../platform/deadline.ts';
-import { bounded } from '../platform/mongo-read.ts';
-import { unlessDuplicate } from '../platform/mongo.ts';
-import { refuseNewer } from '../platform/newer-version.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
+import { bounded } from '../platform/stores/mongo-read.ts';
+import { unlessDuplicate } from '../platform/stores/mongo.ts';
+import { refuseNewer } from '../platform/stores/newer-version.ts';
 import type { WantedKey } from './key-secret.ts';
 
 export const PARTNER_KEYS = 'partner_keys';

@@ -1,7 +1,7 @@
 /** The keys, terms and problems that are read from partner Secrets. */
 import { describe, expect, test } from '@jest/globals';
 import { hashApiKey, keyDigest, newApiKey } from './api-key.ts';
-import { DAY_MS, later } from '../platform/clock.ts';
+import { DAY_MS, later } from '../platform/process/clock.ts';
 import { partnersEnding, readTerms } from './key-terms.ts';
 import { wantedKeys, type PartnerSecret } from './key-secret.ts';
 

@@ -1,6 +1,6 @@
 /** Reads the wanted keys from partner Secrets, or the reasons why a Secret cannot be used. */
 import { stringify } from 'yaml';
-import { defined } from '../platform/defined.ts';
+import { defined } from '../platform/process/defined.ts';
 import {
   apiKeyProblem,
   appearance,

@@ -1,9 +1,9 @@
 /** The partners' keys with what operators and requests add to them. */
 import type { Collection, Db } from 'mongodb';
-import type { Clock } from '../platform/clock.ts';
-import { defined } from '../platform/defined.ts';
-import { bounded } from '../platform/mongo-read.ts';
-import { unlessDuplicate } from '../platform/mongo.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import { defined } from '../platform/process/defined.ts';
+import { bounded } from '../platform/stores/mongo-read.ts';
+import { unlessDuplicate } from '../platform/stores/mongo.ts';
 import { PartnersDisabled } from './flags.ts';
 import { KeyDocuments, type StoredKey } from './key-document.ts';
 import { SecretProblems } from './secret-problems.ts';

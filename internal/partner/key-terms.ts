@@ -1,8 +1,8 @@
 /** Reads a partner Secret's annotations: mode, bounds, end and networks of its keys. */
 import { z } from 'zod';
-import { DAY_MS } from '../platform/clock.ts';
-import { defined } from '../platform/defined.ts';
-import { addressTest, isNetwork, type AddressTest } from '../platform/networks.ts';
+import { DAY_MS } from '../platform/process/clock.ts';
+import { defined } from '../platform/process/defined.ts';
+import { addressTest, isNetwork, type AddressTest } from '../platform/http/networks.ts';
 
 export interface PartnerBounds {
   readonly maxPerMinute?: number;

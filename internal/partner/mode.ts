@@ -1,5 +1,5 @@
 /** The mode of a key, and so of what it submits: live, or a test. */
-import { DAY_MS } from '../platform/clock.ts';
+import { DAY_MS } from '../platform/process/clock.ts';
 
 export interface Mode {
   readonly test?: true | undefined;

@@ -1,8 +1,8 @@
 /** What is wrong with partner Secrets, as the leading controller last found it, for other processes. */
 import type { Collection, Db } from 'mongodb';
-import type { Clock } from '../platform/clock.ts';
-import { defined } from '../platform/defined.ts';
-import { bounded } from '../platform/mongo-read.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import { defined } from '../platform/process/defined.ts';
+import { bounded } from '../platform/stores/mongo-read.ts';
 import { partnerKeys } from './key-document.ts';
 import { isPartnerId, secretName, type PartnerSecret, type Problem } from './key-secret.ts';
 

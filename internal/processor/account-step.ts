@@ -3,7 +3,7 @@ import { decideOnCreation } from '../application/decide.ts';
 import { normalizedApplicant, type Applicant } from '../application/fields.ts';
 import { parseApplication } from '../application/parse-application.ts';
 import type { Reason } from '../application/reasons.ts';
-import { endingOf } from '../application/test-endings.ts';
+import { endingOf } from '../application/sandbox-endings.ts';
 import { beginFirstMail, noteUnsent } from './mail-step.ts';
 import { LOST, thrown, type Attempt, type AttemptTools, type StepEnd } from './step.ts';
 

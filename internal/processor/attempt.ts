@@ -4,8 +4,8 @@
  */
 import { SpanKind } from '@opentelemetry/api';
 import type { MailPlace } from '../mail/mail-gate.ts';
-import { later, type Clock } from '../platform/clock.ts';
-import { defined } from '../platform/defined.ts';
+import { later, type Clock } from '../platform/process/clock.ts';
+import { defined } from '../platform/process/defined.ts';
 import {
   contextOf,
   failSpan,
@@ -13,7 +13,7 @@ import {
   linksTo,
   traceFields,
   type NamedSpan,
-} from '../platform/tracing.ts';
+} from '../platform/process/tracing.ts';
 import { hintFor, queueSpan, type Step } from '../queue/job.ts';
 import { attemptOf, type OpenRecord } from '../submission/submission.ts';
 import type { Position, WorkerMoves } from '../submission/worker-moves.ts';

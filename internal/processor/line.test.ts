@@ -1,6 +1,6 @@
 import { afterEach, expect, jest, test } from '@jest/globals';
 import type { MailPlace } from '../mail/mail-gate.ts';
-import { createLogger } from '../platform/log.ts';
+import { createLogger } from '../platform/process/log.ts';
 import {
   Line,
   LINE_MOST,

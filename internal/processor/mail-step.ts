@@ -2,12 +2,12 @@
 import type { Account } from '../account/account.ts';
 import type { Intent } from '../account/mail-ledger.ts';
 import { mailReason } from '../application/reasons.ts';
-import { endingOf } from '../application/test-endings.ts';
+import { endingOf } from '../application/sandbox-endings.ts';
 import { handOversOf, ledgerWith, newSecondMails, possibleMails } from '../mail/ledger.ts';
 import type { MailPlace } from '../mail/mail-gate.ts';
 import { loginInstructions } from '../mail/message.ts';
 import { refusalOf, type HandOver } from '../mail/relay-answers.ts';
-import { retryUntilDone } from '../platform/deadline.ts';
+import { retryUntilDone } from '../platform/process/deadline.ts';
 import { attemptOf, type OpenRecord } from '../submission/submission.ts';
 import {
   classOfHandOver,

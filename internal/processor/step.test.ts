@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import { MongoNetworkError, MongoServerError } from 'mongodb';
-import { DeadlineError, JITTER } from '../platform/deadline.ts';
-import { NotDurableError } from '../platform/mongo.ts';
+import { DeadlineError, JITTER } from '../platform/process/deadline.ts';
+import { NotDurableError } from '../platform/stores/mongo.ts';
 import {
   classOfError,
   failed,

@@ -1,9 +1,9 @@
 /** Brings the records of jobs to this process. */
 import { Worker, createRedisBackend } from 'bullmq';
-import type { Probe } from '../platform/admin-server.ts';
-import { withDeadline } from '../platform/deadline.ts';
-import type { Logger } from '../platform/log.ts';
-import { createRedis, type RedisTls } from '../platform/redis.ts';
+import type { Probe } from '../platform/http/admin-server.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
+import type { Logger } from '../platform/process/log.ts';
+import { createRedis, type RedisTls } from '../platform/stores/redis.ts';
 import { QUEUE, QUEUE_PREFIX, recordsOf, type Hint, type Step } from './job.ts';
 
 /** An idle worker asks again after this, so a silent Redis is noticed soon. */

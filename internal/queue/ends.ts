@@ -2,7 +2,7 @@
  * Tells every ingest which submissions have ended, by Redis' publish and subscribe. Messages hold
  * ids only and may be lost: the record says what became of a submission.
  */
-import type { RedisClient } from '../platform/redis.ts';
+import type { RedisClient } from '../platform/stores/redis.ts';
 
 const ENDS = 'partner-ingest:ends';
 /** Ends within this time share a message. */

@@ -1,10 +1,10 @@
 /** Sends jobs to Redis; processors find the records of lost jobs by `dueAt`. */
 import { Queue } from 'bullmq';
-import type { Probe } from '../platform/admin-server.ts';
-import { withDeadline } from '../platform/deadline.ts';
-import { createRedis, type RedisClient, type RedisTls } from '../platform/redis.ts';
-import type { Logger } from '../platform/log.ts';
-import { inSpans } from '../platform/tracing.ts';
+import type { Probe } from '../platform/http/admin-server.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
+import { createRedis, type RedisClient, type RedisTls } from '../platform/stores/redis.ts';
+import type { Logger } from '../platform/process/log.ts';
+import { inSpans } from '../platform/process/tracing.ts';
 import { EndSender } from './ends.ts';
 import {
   QUEUE,

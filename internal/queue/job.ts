@@ -2,8 +2,8 @@
 import { SpanKind, type Attributes } from '@opentelemetry/api';
 import type { JobsOptions } from 'bullmq';
 import { z } from 'zod';
-import { defined } from '../platform/defined.ts';
-import type { NamedSpan } from '../platform/tracing.ts';
+import { defined } from '../platform/process/defined.ts';
+import type { NamedSpan } from '../platform/process/tracing.ts';
 
 export const QUEUE = 'applications';
 

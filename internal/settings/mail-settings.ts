@@ -3,8 +3,8 @@ import { z } from 'zod';
 import { isEmailAddress } from '../application/email-address.ts';
 import { linkSecretFault } from '../mail/activation.ts';
 import { isClientName } from '../mail/client-name.ts';
-import type { Setting } from '../platform/config.ts';
-import { securePage, unless, url, wholeNumber } from '../platform/config-rules.ts';
+import type { Setting } from '../platform/process/config.ts';
+import { securePage, unless, url, wholeNumber } from '../platform/process/config-rules.ts';
 
 const usedBy = ['processor'] as const;
 

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ConfigError, tracedAs } from '../platform/config.ts';
+import { ConfigError, tracedAs } from '../platform/process/config.ts';
 import { loadConfig, printableConfig, type ConfigOf, type ProcessName } from './settings.ts';
 import { addresses } from '../../test/support/email-addresses.ts';
 

@@ -15,12 +15,12 @@ import {
   redisUrl,
   url,
   wholeNumber,
-} from '../platform/config-rules.ts';
-import { type Environment, type Found, load, type Setting } from '../platform/config.ts';
-import { defined } from '../platform/defined.ts';
-import { mongoLink } from '../platform/mongo.ts';
-import { isLoopback } from '../platform/networks.ts';
-import { redisExposed } from '../platform/redis-url.ts';
+} from '../platform/process/config-rules.ts';
+import { type Environment, type Found, load, type Setting } from '../platform/process/config.ts';
+import { defined } from '../platform/process/defined.ts';
+import { mongoLink } from '../platform/stores/mongo.ts';
+import { isLoopback } from '../platform/http/networks.ts';
+import { redisExposed } from '../platform/stores/redis-url.ts';
 import { consoleSettings } from './console-settings.ts';
 import { mailSettings } from './mail-settings.ts';
 

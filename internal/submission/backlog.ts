@@ -1,7 +1,7 @@
 /** Counts the live work that waits in the database, from indexes as small as the backlog. */
 import type { Collection, Db, Filter } from 'mongodb';
-import { later } from '../platform/clock.ts';
-import { BACKLOG_TIMEOUT_MS } from './limits.ts';
+import { later } from '../platform/process/clock.ts';
+import { BACKLOG_TIMEOUT_MS } from './bounds.ts';
 import { backlogStates, isOpen, openStates, type OpenState } from './states.ts';
 import { live, liveOpen, submissionCollection, type SubmissionRecord } from './submission.ts';
 

@@ -1,10 +1,10 @@
 /** Open records that are due, and bodies whose time is over. */
 import type { Collection, Db, Filter } from 'mongodb';
-import { later, type Clock } from '../platform/clock.ts';
-import { defined } from '../platform/defined.ts';
-import { updateInOrder } from '../platform/mongo.ts';
-import { bounded } from '../platform/mongo-read.ts';
-import { BACKLOG_TIMEOUT_MS, FIRST_SIGHT_GRACE_MS } from './limits.ts';
+import { later, type Clock } from '../platform/process/clock.ts';
+import { defined } from '../platform/process/defined.ts';
+import { updateInOrder } from '../platform/stores/mongo.ts';
+import { bounded } from '../platform/stores/mongo-read.ts';
+import { BACKLOG_TIMEOUT_MS, FIRST_SIGHT_GRACE_MS } from './bounds.ts';
 import { touchOf } from './move-of.ts';
 import { openStates, type OpenState } from './states.ts';
 import { live, RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';

@@ -7,11 +7,16 @@
 import type { Collection, Db } from 'mongodb';
 import { Turns } from '../fair/turns.ts';
 import { ownerName } from '../partner/mode.ts';
-import type { Clock } from '../platform/clock.ts';
-import { newDispatcher, type Dispatcher } from '../platform/dispatcher.ts';
-import { databaseSpan, isDuplicateKey, writeTogether, type WriteReply } from '../platform/mongo.ts';
-import type { Observes, Shows } from '../platform/metric-types.ts';
-import { inSpans } from '../platform/tracing.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import { newBatcher, type Batcher } from '../platform/process/batcher.ts';
+import {
+  databaseSpan,
+  isDuplicateKey,
+  writeTogether,
+  type WriteReply,
+} from '../platform/stores/mongo.ts';
+import type { Observes, Shows } from '../platform/process/metric-types.ts';
+import { inSpans } from '../platform/process/tracing.ts';
 import { inKeyOrder, wasSent, type CommitResult, type Entry } from './commit-entry.ts';
 import { adoptFirst } from './idempotency.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
@@ -64,7 +69,7 @@ export class GroupCommit {
   readonly #collection: Collection<SubmissionRecord>;
   /** A partner that sends more than the database takes waits for itself. */
   readonly #waiting = new Turns<Entry>({ sizeOf: ({ bytes }) => bytes });
-  readonly #dispatcher: Dispatcher<Entry>;
+  readonly #batcher: Batcher<Entry>;
   /** How long the last insert took. */
   #insertMs = 0;
   #sweeper: NodeJS.Timeout | undefined;
@@ -74,7 +79,7 @@ export class GroupCommit {
   constructor(tools: CommitTools) {
     this.#tools = tools;
     this.#collection = submissionCollection(tools.db);
-    this.#dispatcher = newDispatcher(
+    this.#batcher = newBatcher(
       tools.limits.maxInFlight,
       () => this.#takeBatch(),
       (batch) => this.#send(inKeyOrder(batch), { again: true }),
@@ -108,12 +113,12 @@ export class GroupCommit {
   }
 
   #isIdle(): boolean {
-    return this.#waiting.count === 0 && this.#dispatcher.inFlight.size === 0;
+    return this.#waiting.count === 0 && this.#batcher.inFlight.size === 0;
   }
 
   #plan(): void {
     this.#sweeper ??= setInterval(() => this.#sweep(), SWEEP_MS);
-    this.#dispatcher.plan();
+    this.#batcher.plan();
   }
 
   #takeBatch(): Entry[] {
@@ -136,7 +141,7 @@ export class GroupCommit {
     };
     let batch = take(this.#neededMs(this.#insertMs));
     // The database may be quick again.
-    if (batch.length === 0 && this.#dispatcher.inFlight.size === 0) batch = take(this.#neededMs(0));
+    if (batch.length === 0 && this.#batcher.inFlight.size === 0) batch = take(this.#neededMs(0));
     metrics.waitingDocuments.set(this.#waiting.count);
     if (batch.length === 0) this.#tellIfIdle();
     return batch;
@@ -239,7 +244,7 @@ export class GroupCommit {
     const now = this.#tools.clock.monotonicMs();
     for (const entry of this.#waiting.shed(({ deadline }) => deadline <= now))
       entry.settle(TIMED_OUT_WAITING);
-    for (const batch of this.#dispatcher.inFlight) {
+    for (const batch of this.#batcher.inFlight) {
       for (const entry of batch)
         if (entry.deadline <= now)
           entry.settle({

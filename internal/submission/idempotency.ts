@@ -7,7 +7,7 @@
  */
 import { hash } from 'node:crypto';
 import type { Collection } from 'mongodb';
-import { NotDurableError, writeTogether } from '../platform/mongo.ts';
+import { NotDurableError, writeTogether } from '../platform/stores/mongo.ts';
 import type { SubmissionRecord } from './submission.ts';
 
 /** What comes before a key, so that it replays only answers of its own operation. */

@@ -1,6 +1,6 @@
 /** Indexes of `requests` and `rate_limited`. */
 import { TESTS_KEPT_SECONDS } from '../partner/mode.ts';
-import type { IndexDefinition } from '../platform/mongo-indexes.ts';
+import type { IndexDefinition } from '../platform/stores/mongo-indexes.ts';
 import { RATE_LIMITED } from './over-limit.ts';
 import { SUBMISSIONS } from './submission.ts';
 

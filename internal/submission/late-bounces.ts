@@ -1,9 +1,9 @@
 /** Bounces the e-mails of tests that ask for it, as an operator's report of a late bounce does. */
 import type { Collection } from 'mongodb';
 import { mailReason } from '../application/reasons.ts';
-import { lateBounce } from '../application/test-endings.ts';
-import { later, type Clock } from '../platform/clock.ts';
-import { bounded } from '../platform/mongo-read.ts';
+import { lateBounce } from '../application/sandbox-endings.ts';
+import { later, type Clock } from '../platform/process/clock.ts';
+import { bounded } from '../platform/stores/mongo-read.ts';
 import type { MoveTools } from './move-of.ts';
 import { OperatorMoves } from './operator-moves.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';

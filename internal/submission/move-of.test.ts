@@ -2,7 +2,7 @@
 import { expect, test } from '@jest/globals';
 import { MemoryCollection } from '../../test/simulation/memory-collection.ts';
 import { newRecord, retention } from '../../test/support/records.ts';
-import { DAY_MS, later } from '../platform/clock.ts';
+import { DAY_MS, later } from '../platform/process/clock.ts';
 import { moveOf, touchOf } from './move-of.ts';
 import {
   events,
@@ -105,7 +105,7 @@ test('records of a newer version are left alone', () => {
   expect(matches(erasure?.filter, newer)).toBe(false);
 });
 
-test('every move that ends a request for its partner is told, whoever makes it, and no other', () => {
+test('every move of a worker or an operator that ends a request is told, and no other', () => {
   const told = new Set<string>();
   for (const event of events) {
     for (const state of states) {

@@ -1,8 +1,8 @@
 /** What every process writes to a record: the tables of states.ts, as filters and updates. */
 import type { Db, Filter } from 'mongodb';
 import { discardedReason } from '../application/reasons.ts';
-import { DAY_MS, later, type Clock } from '../platform/clock.ts';
-import { defined } from '../platform/defined.ts';
+import { DAY_MS, later, type Clock } from '../platform/process/clock.ts';
+import { defined } from '../platform/process/defined.ts';
 import {
   cards,
   eventsOf,
@@ -98,7 +98,7 @@ export interface MoveTools {
 }
 
 /**
- * What happens after every move that ends a request for its partner, whoever made it. What is
+ * What happens after every move that ends a request for its partner. What is
  * stored with the move stands in `entryOf`.
  */
 function onEnd(requestId: string, { tellEnd }: Pick<MoveTools, 'tellEnd'>): void {

@@ -2,7 +2,7 @@
 import { hash } from 'node:crypto';
 import { Binary } from 'mongodb';
 import { ownerName } from '../partner/mode.ts';
-import { DAY_MS } from '../platform/clock.ts';
+import { DAY_MS } from '../platform/process/clock.ts';
 import { idempotencyDigest } from './idempotency.ts';
 import { FIRST_DUE_MS, RECORD_SCHEMA, type SubmissionRecord } from './submission.ts';
 

@@ -1,10 +1,10 @@
 /** Operators' changes to a record: moves, and what they do without one. */
 import type { Collection } from 'mongodb';
 import type { StoredReason } from '../application/reasons.ts';
-import { defined } from '../platform/defined.ts';
-import { later } from '../platform/clock.ts';
-import { unlessDuplicate, updateInOrder } from '../platform/mongo.ts';
-import { CLAIM_MS } from './limits.ts';
+import { defined } from '../platform/process/defined.ts';
+import { later } from '../platform/process/clock.ts';
+import { unlessDuplicate, updateInOrder } from '../platform/stores/mongo.ts';
+import { CLAIM_MS } from './bounds.ts';
 import {
   entryOf,
   moveOf,

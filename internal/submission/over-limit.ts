@@ -3,10 +3,10 @@
  * the database.
  */
 import type { Collection, Db } from 'mongodb';
-import { DAY_MS, later, type Clock } from '../platform/clock.ts';
-import { defined } from '../platform/defined.ts';
-import type { Loop, Loops } from '../platform/loop.ts';
-import { writeTogether } from '../platform/mongo.ts';
+import { DAY_MS, later, type Clock } from '../platform/process/clock.ts';
+import { defined } from '../platform/process/defined.ts';
+import type { Loop, Loops } from '../platform/process/loop.ts';
+import { writeTogether } from '../platform/stores/mongo.ts';
 
 /**
  * Of a window, status and process; further ones share one count. Known keys and strangers have as

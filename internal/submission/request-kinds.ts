@@ -1,7 +1,7 @@
 /** Counts what became of a partner's requests, in parts of a period, within a bounded time. */
 import type { Collection } from 'mongodb';
-import { firstIdAt } from '../platform/ids.ts';
-import { tooLong, tookTooLong } from '../platform/mongo-read.ts';
+import { firstIdAt } from '../platform/stores/ids.ts';
+import { tooLong, tookTooLong } from '../platform/stores/mongo-read.ts';
 import type { State } from './states.ts';
 import { live, type SubmissionRecord } from './submission.ts';
 

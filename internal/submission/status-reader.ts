@@ -1,11 +1,11 @@
 /** Reads what a partner may see of its own requests. */
 import type { Collection, Db } from 'mongodb';
 import { ownerName } from '../partner/mode.ts';
-import { later } from '../platform/clock.ts';
-import { withDeadline } from '../platform/deadline.ts';
-import { defined } from '../platform/defined.ts';
-import { firstIdAt } from '../platform/ids.ts';
-import { newestOf } from '../platform/mongo-read.ts';
+import { later } from '../platform/process/clock.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
+import { defined } from '../platform/process/defined.ts';
+import { firstIdAt } from '../platform/stores/ids.ts';
+import { newestOf } from '../platform/stores/mongo-read.ts';
 import { idempotencyDigest } from './idempotency.ts';
 import type { State } from './states.ts';
 import { live, submissionCollection, type SubmissionRecord } from './submission.ts';

@@ -1,10 +1,16 @@
 /** Operators' queries on submissions, within bounds. */
 import type { Collection, Db, Filter } from 'mongodb';
 import { ownerName } from '../partner/mode.ts';
-import { later } from '../platform/clock.ts';
-import { defined } from '../platform/defined.ts';
-import { firstIdAt } from '../platform/ids.ts';
-import { bounded, newestOf, pagesOf, READ_DEADLINE_MS, tooLong } from '../platform/mongo-read.ts';
+import { later } from '../platform/process/clock.ts';
+import { defined } from '../platform/process/defined.ts';
+import { firstIdAt } from '../platform/stores/ids.ts';
+import {
+  bounded,
+  newestOf,
+  pagesOf,
+  READ_DEADLINE_MS,
+  tooLong,
+} from '../platform/stores/mongo-read.ts';
 import { idempotencyDigest } from './idempotency.ts';
 import { literally, namePattern } from './name-pattern.ts';
 import { rateLimitedCollection, type RateLimitedRecord } from './over-limit.ts';

@@ -7,13 +7,13 @@
  * first.
  */
 import type { Collection } from 'mongodb';
-import { backoffMs, pause } from '../platform/deadline.ts';
-import { defined } from '../platform/defined.ts';
-import type { Logger } from '../platform/log.ts';
-import { bounded } from '../platform/mongo-read.ts';
-import { writeTogether, type WriteReply } from '../platform/mongo.ts';
-import { traceFields } from '../platform/tracing.ts';
-import type { Counts, Shows } from '../platform/metric-types.ts';
+import { backoffMs, pause } from '../platform/process/deadline.ts';
+import { defined } from '../platform/process/defined.ts';
+import type { Logger } from '../platform/process/log.ts';
+import { bounded } from '../platform/stores/mongo-read.ts';
+import { writeTogether, type WriteReply } from '../platform/stores/mongo.ts';
+import { traceFields } from '../platform/process/tracing.ts';
+import type { Counts, Shows } from '../platform/process/metric-types.ts';
 import { moveOf, type MoveTools, type Step } from './move-of.ts';
 import { nextState } from './states.ts';
 import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';

@@ -1,9 +1,9 @@
 /** Workers' conditional updates of a record. */
 import type { Collection } from 'mongodb';
-import { later } from '../platform/clock.ts';
-import { databaseSpan, takesWrites } from '../platform/mongo.ts';
-import { inSpan } from '../platform/tracing.ts';
-import { CLAIM_MS } from './limits.ts';
+import { later } from '../platform/process/clock.ts';
+import { databaseSpan, takesWrites } from '../platform/stores/mongo.ts';
+import { inSpan } from '../platform/process/tracing.ts';
+import { CLAIM_MS } from './bounds.ts';
 import { moveOf, touchOf, type MoveTools, type RecordUpdate } from './move-of.ts';
 import type { ProcessorEvent } from './states.ts';
 import { submissionCollection, type OpenRecord, type SubmissionRecord } from './submission.ts';

@@ -1,5 +1,5 @@
 /** Masks personal data on a screen. */
-import { printable } from '../platform/terminal.ts';
+import { printable } from '../platform/process/terminal.ts';
 import { bodyFields, eachField, type Applicant } from '../application/fields.ts';
 
 /** `reveal` must have been noted in the trail. */

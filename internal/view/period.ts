@@ -1,5 +1,5 @@
 /** What became of a partner's requests in a period: by outcome, by reason, by key and address. */
-import { later } from '../platform/clock.ts';
+import { later } from '../platform/process/clock.ts';
 import type { State } from '../submission/states.ts';
 import type { KindGroup } from '../submission/request-kinds.ts';
 import type { Reads } from './reads.ts';

@@ -1,6 +1,6 @@
 /** What the models are read from; each function names those it needs. */
 import type { AccountQueries } from '../account/account-queries.ts';
-import type { Trail } from '../audit/trail.ts';
+import type { Trail } from '../trail/trail.ts';
 import type { PartnerHolds } from '../partner/flags.ts';
 import type { KeyStore } from '../partner/key-store.ts';
 import type { SupportQueries } from '../submission/support-queries.ts';

@@ -2,7 +2,7 @@
 import { linkState, type Account } from '../account/account.ts';
 import { namedAsSent } from '../application/fields.ts';
 import { parseJsonObject } from '../application/parse-application.ts';
-import { defined } from '../platform/defined.ts';
+import { defined } from '../platform/process/defined.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { maskApplicant, maskText } from './mask.ts';
 import { errorOf } from './reasons.ts';

@@ -2,11 +2,11 @@
 import { linkState, type Account } from '../account/account.ts';
 import { isEmailAddress } from '../application/email-address.ts';
 import { eachField, type Applicant } from '../application/fields.ts';
-import { defined } from '../platform/defined.ts';
-import { referenceOf } from '../platform/ids.ts';
+import { defined } from '../platform/process/defined.ts';
+import { referenceOf } from '../platform/stores/ids.ts';
 import { cardOf, isOpen, type State } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
-import { checkRecord, kinds, type Kind } from './check-records.ts';
+import { checkRecord, kinds, type Kind } from '../self-audit/rules.ts';
 import type { FoundSubmission } from './look-up.ts';
 import { maskApplicant } from './mask.ts';
 import { nextStep, offersFor, type LineState } from './next.ts';

@@ -1,7 +1,7 @@
 /** What requests are searched by, as people type it in a command or a form. */
 import { z } from 'zod';
 import { normalizeEin, normalizeEmail } from '../application/fields.ts';
-import { later } from '../platform/clock.ts';
+import { later } from '../platform/process/clock.ts';
 import { namePattern, plainText } from '../submission/name-pattern.ts';
 import { states } from '../submission/states.ts';
 

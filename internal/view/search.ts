@@ -1,6 +1,6 @@
 /** Requests that a search finds, and the kinds of faults in them by number. */
 import { ownerName } from '../partner/mode.ts';
-import { defined } from '../platform/defined.ts';
+import { defined } from '../platform/process/defined.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { Search } from '../submission/support-queries.ts';
 import { maskApplicant } from './mask.ts';

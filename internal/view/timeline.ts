@@ -1,10 +1,10 @@
 /** What happened to a request, in order and in plain words. */
 import type { Account } from '../account/account.ts';
 import type { MailHandOver, MailLedger } from '../account/mail-ledger.ts';
-import type { TrailEntry } from '../audit/entry.ts';
+import type { TrailEntry } from '../trail/entry.ts';
 import { handOversOf } from '../mail/ledger.ts';
-import { defined } from '../platform/defined.ts';
-import { duration, printable } from '../platform/terminal.ts';
+import { defined } from '../platform/process/defined.ts';
+import { duration, printable } from '../platform/process/terminal.ts';
 import type { HistoryEntry, SubmissionRecord } from '../submission/submission.ts';
 import { causeInWords, errorInWords } from './reasons.ts';
 

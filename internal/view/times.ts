@@ -1,5 +1,5 @@
 /** Times in words: UTC, and the distance from now. */
-import { duration } from '../platform/terminal.ts';
+import { duration } from '../platform/process/terminal.ts';
 
 /** As in "2026-11-21 09:03:11.120". */
 export function utc(date: Date): string {

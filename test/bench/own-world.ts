@@ -9,7 +9,7 @@ import { startService, type ServiceProcess } from '../../deploy/local/processes.
 import { startMongo, startRedis } from '../../deploy/local/stores.ts';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { defined } from '../../internal/platform/defined.ts';
+import { defined } from '../../internal/platform/process/defined.ts';
 import { imageEnvironment } from '../support/image.ts';
 import { checkLoadGenerator } from './load.ts';
 

@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { parse, stringify } from 'yaml';
 import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
-import { kinds } from '../../internal/view/check-records.ts';
+import { kinds } from '../../internal/self-audit/rules.ts';
 import { alertSections, read } from '../support/pages.ts';
 import { selectorsIn } from '../support/promql.ts';
 import { alertsOf, NAMESPACE, renderRules, ruleFile, type AlertRule, type Rules } from './rules.ts';

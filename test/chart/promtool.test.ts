@@ -10,7 +10,7 @@ import {
   createIngestMetrics,
   createProcessorMetrics,
 } from '../../internal/telemetry/metrics.ts';
-import { createProcessRegistry } from '../../internal/platform/registry.ts';
+import { createProcessRegistry } from '../../internal/platform/process/registry.ts';
 import { dashboardPanels } from '../support/dashboard.ts';
 
 const { promtool } = await prometheusPrograms(console.log);

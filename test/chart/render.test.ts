@@ -15,7 +15,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ROOT } from '../../tools/root.ts';
-import { DRAIN_DEADLINE_MS } from '../../internal/platform/run-process.ts';
+import { DRAIN_DEADLINE_MS } from '../../internal/platform/process/run-process.ts';
 import { PROCESSOR_DRAIN_MS } from '../../internal/processor/line.ts';
 import {
   CHART,

@@ -4,7 +4,7 @@ import { connect } from 'node:http2';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { Agent, request } from 'node:https';
 import { join } from 'node:path';
-import { testEndings } from '../../internal/application/test-endings.ts';
+import { testEndings } from '../../internal/application/sandbox-endings.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';

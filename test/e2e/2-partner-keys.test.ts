@@ -1,7 +1,7 @@
 /** Partner keys added and ended by `kubectl apply`, also under load. */
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { pause } from '../../internal/platform/deadline.ts';
+import { pause } from '../../internal/platform/process/deadline.ts';
 import { startRun, type LoadRun } from './load-run.ts';
 import { openWorld, step, type World } from './world.ts';
 

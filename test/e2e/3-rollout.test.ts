@@ -1,6 +1,6 @@
 /** Upgrade from the image of an earlier commit and rollback, under load. */
 import { afterAll, beforeAll, expect } from '@jest/globals';
-import { pause } from '../../internal/platform/deadline.ts';
+import { pause } from '../../internal/platform/process/deadline.ts';
 import { deletePod, replaced } from './kill.ts';
 import { startRun, type LoadRun } from './load-run.ts';
 import { chartArgs, valuesFor } from './release.ts';

@@ -1,7 +1,7 @@
 /** Takes away each part of the install under load, then runs the audit of `make chaos`. */
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { pause } from '../../internal/platform/deadline.ts';
+import { pause } from '../../internal/platform/process/deadline.ts';
 import {
   busiest,
   crash,

@@ -1,5 +1,5 @@
 /** Ends pods by force, and crashes processes inside them. */
-import { pause } from '../../internal/platform/deadline.ts';
+import { pause } from '../../internal/platform/process/deadline.ts';
 import { eventually } from '../support/wait.ts';
 import { isReady, type PodInfo } from './kubectl.ts';
 import { restartsOf } from './diagnosis.ts';

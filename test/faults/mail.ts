@@ -1,6 +1,6 @@
 /** Faults of the relay, and bounces. */
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
-import { systemClock } from '../../internal/platform/clock.ts';
+import { systemClock } from '../../internal/platform/process/clock.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import type { FaultChoice, SmtpFault } from '../support/mail-catcher.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
 import { ENDED_FREELY } from '../../internal/controller/reconcile-partner-keys.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { pause } from '../../internal/platform/deadline.ts';
+import { pause } from '../../internal/platform/process/deadline.ts';
 import { INGEST_PATH } from '../support/http.ts';
 import type { Injector } from './fault.ts';
 import { FAULT_USER_AGENT } from './ledger.ts';

@@ -1,7 +1,7 @@
 /** Faults of the service's processes. */
 import type { ServiceName } from '../../deploy/local/processes.ts';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
-import { newId } from '../../internal/platform/ids.ts';
+import { newId } from '../../internal/platform/stores/ids.ts';
 import type { Random } from '../support/random.ts';
 import { LEAPS } from '../support/leaping-clock.ts';
 import {

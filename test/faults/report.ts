@@ -1,6 +1,6 @@
 /** Prints a table of faults and alerts, and the verdict. */
 import { styleText } from 'node:util';
-import { table } from '../../internal/platform/terminal.ts';
+import { table } from '../../internal/platform/process/terminal.ts';
 import { counted } from './audit.ts';
 import type { ChaosResult } from './play.ts';
 import type { Alarm } from './watch.ts';

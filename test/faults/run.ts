@@ -4,7 +4,7 @@
  * power cuts are played; a run that was interrupted goes on by the same seed.
  */
 import { parseArgs } from 'node:util';
-import { table } from '../../internal/platform/terminal.ts';
+import { table } from '../../internal/platform/process/terminal.ts';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { runMarathon } from './marathon.ts';
 import { runChaos } from './play.ts';

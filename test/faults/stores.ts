@@ -2,7 +2,7 @@
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { ACCOUNTS } from '../../internal/account/account.ts';
-import { pause } from '../../internal/platform/deadline.ts';
+import { pause } from '../../internal/platform/process/deadline.ts';
 import { QUEUE, QUEUE_PREFIX } from '../../internal/queue/job.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';
 import type { RedisMember } from '../support/redis-sets.ts';

@@ -17,7 +17,7 @@ import {
 import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts';
 import { freePort } from '../../deploy/local/stores/wait.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { pause } from '../../internal/platform/deadline.ts';
+import { pause } from '../../internal/platform/process/deadline.ts';
 import { startRedisCluster, startRedisSentinel, type RedisSet } from '../support/redis-sets.ts';
 import { startReplicaSet, type Door } from '../support/replica-set/replica-set.ts';
 import { ROOT } from '../../tools/root.ts';

@@ -1,11 +1,11 @@
 /** The backlog that the leader counts and shows, on the real stores. */
 import { beforeEach, expect, test } from '@jest/globals';
 import { watchBacklog } from '../../internal/controller/watch-backlog.ts';
-import { createLogger } from '../../internal/platform/log.ts';
+import { createLogger } from '../../internal/platform/process/log.ts';
 import { readBacklog, BACKLOG_LOOKED_AT } from '../../internal/submission/backlog.ts';
 import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
-import { createRegistry } from '../../internal/platform/registry.ts';
+import { createRegistry } from '../../internal/platform/process/registry.ts';
 import { newTestClock, recordOf } from '../support/records.ts';
 import { storesOfFile } from '../support/test-stores.ts';
 

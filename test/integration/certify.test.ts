@@ -9,7 +9,7 @@ import { installHaproxy } from '../../deploy/local/stores/install.ts';
 import { startProcess, type ServerProcess } from '../../deploy/local/stores/process.ts';
 import { inRoot } from '../../deploy/local/stores/root.ts';
 import { freePort } from '../../deploy/local/stores/wait.ts';
-import { testEndings } from '../../internal/application/test-endings.ts';
+import { testEndings } from '../../internal/application/sandbox-endings.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
 import { endOf } from '../../tools/program.ts';

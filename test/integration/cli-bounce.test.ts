@@ -1,7 +1,7 @@
 /** Reports a later bounce by the real command. */
 import { expect, test } from '@jest/globals';
-import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
-import { newId } from '../../internal/platform/ids.ts';
+import { OPERATOR_AUDIT } from '../../internal/trail/trail.ts';
+import { newId } from '../../internal/platform/stores/ids.ts';
 import { readBacklog } from '../../internal/submission/backlog.ts';
 import { operatorWorld } from '../support/cli.ts';
 import { eventually } from '../support/wait.ts';

@@ -2,9 +2,9 @@
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { Document } from 'mongodb';
 import { ACCOUNTS } from '../../internal/account/account.ts';
-import { newId } from '../../internal/platform/ids.ts';
-import { pastLockConflicts } from '../../internal/platform/mongo.ts';
-import { CLAIM_MS } from '../../internal/submission/limits.ts';
+import { newId } from '../../internal/platform/stores/ids.ts';
+import { pastLockConflicts } from '../../internal/platform/stores/mongo.ts';
+import { CLAIM_MS } from '../../internal/submission/bounds.ts';
 import { RATE_LIMITED } from '../../internal/submission/over-limit.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { operatorWorld, runCli, type Ran } from '../support/cli.ts';

@@ -2,11 +2,11 @@
 import { userInfo } from 'node:os';
 import { PassThrough } from 'node:stream';
 import { expect, test } from '@jest/globals';
-import type { TrailEntry } from '../../internal/audit/entry.ts';
-import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
+import type { TrailEntry } from '../../internal/trail/entry.ts';
+import { OPERATOR_AUDIT } from '../../internal/trail/trail.ts';
 import { runCli as runCliHere } from '../../cmd/cli/wire.ts';
 import { operatorWorld, type Ran } from '../support/cli.ts';
-import { firstIdAt } from '../../internal/platform/ids.ts';
+import { firstIdAt } from '../../internal/platform/stores/ids.ts';
 import { send } from '../support/http.ts';
 import { submit } from '../support/processing.ts';
 import { newRecord } from '../support/records.ts';

@@ -2,11 +2,11 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { sign } from '@fastify/cookie';
 import type { Browser } from 'puppeteer-core';
-import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
+import { OPERATOR_AUDIT } from '../../internal/trail/trail.ts';
 import { cookieName } from '../../internal/console/sign-in.ts';
 import { hashApiKey, keyIdOf, newApiKey } from '../../internal/partner/api-key.ts';
 import { PARTNER_HOLDS } from '../../internal/partner/flags.ts';
-import { newId } from '../../internal/platform/ids.ts';
+import { newId } from '../../internal/platform/stores/ids.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';
 import { accessFaults, isTooWide, openBrowser, textOf } from '../support/browser.ts';

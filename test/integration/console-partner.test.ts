@@ -2,8 +2,8 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Browser, Page } from 'puppeteer-core';
 import { htmlOf } from '../../internal/console/render.ts';
-import { later } from '../../internal/platform/clock.ts';
-import { newId } from '../../internal/platform/ids.ts';
+import { later } from '../../internal/platform/process/clock.ts';
+import { newId } from '../../internal/platform/stores/ids.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { periodView } from '../../internal/view/period.ts';

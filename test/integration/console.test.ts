@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { setInterval } from 'node:timers/promises';
 import type { Browser, Page } from 'puppeteer-core';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
-import { OPERATOR_AUDIT } from '../../internal/audit/trail.ts';
+import { OPERATOR_AUDIT } from '../../internal/trail/trail.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import {
   accessFaults,

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { startRedis, type Store } from '../../deploy/local/stores.ts';
-import { createLogger } from '../../internal/platform/log.ts';
+import { createLogger } from '../../internal/platform/process/log.ts';
 import { Consumer } from '../../internal/queue/consume.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { QUEUE, QUEUE_PREFIX, type Hint } from '../../internal/queue/job.ts';

@@ -2,9 +2,9 @@
 import { beforeAll, expect, test } from '@jest/globals';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { accountIndexes } from '../../internal/account/account.ts';
-import { DAY_MS, later, systemClock } from '../../internal/platform/clock.ts';
-import { newId } from '../../internal/platform/ids.ts';
-import { ensureIndexes } from '../../internal/platform/mongo-indexes.ts';
+import { DAY_MS, later, systemClock } from '../../internal/platform/process/clock.ts';
+import { newId } from '../../internal/platform/stores/ids.ts';
+import { ensureIndexes } from '../../internal/platform/stores/mongo-indexes.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { cliOf } from '../support/cli.ts';

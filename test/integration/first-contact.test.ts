@@ -18,12 +18,12 @@ import {
 } from '../../deploy/local/processes.ts';
 import { createMailer } from '../../internal/mail/mailer.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
-import { allOf, type Probe } from '../../internal/platform/admin-server.ts';
-import { contactReason } from '../../internal/platform/contact-failure.ts';
-import { Kubernetes } from '../../internal/platform/kubernetes.ts';
-import { createLogger } from '../../internal/platform/log.ts';
-import { connectMongo, createMongo, mongoReason } from '../../internal/platform/mongo.ts';
-import { createRedis } from '../../internal/platform/redis.ts';
+import { allOf, type Probe } from '../../internal/platform/http/admin-server.ts';
+import { contactReason } from '../../internal/platform/stores/contact-failure.ts';
+import { Kubernetes } from '../../internal/platform/process/kubernetes.ts';
+import { createLogger } from '../../internal/platform/process/log.ts';
+import { connectMongo, createMongo, mongoReason } from '../../internal/platform/stores/mongo.ts';
+import { createRedis } from '../../internal/platform/stores/redis.ts';
 import { makeCertificate } from '../support/certificate.ts';
 import { spawnCli } from '../support/cli.ts';
 import { startDnsServer } from '../support/dns-server.ts';

@@ -6,8 +6,8 @@ import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { storesOfFile } from '../support/test-stores.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
-import { systemClock } from '../../internal/platform/clock.ts';
-import { createMongo } from '../../internal/platform/mongo.ts';
+import { systemClock } from '../../internal/platform/process/clock.ts';
+import { createMongo } from '../../internal/platform/stores/mongo.ts';
 import type { CommitResult } from '../../internal/submission/commit-entry.ts';
 import {
   GroupCommit,

@@ -1,7 +1,7 @@
 /** Idempotency keys over two ingest processes: one record for each key, and equal answers. */
 import { beforeAll, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
-import { withDeadline } from '../../internal/platform/deadline.ts';
+import { withDeadline } from '../../internal/platform/process/deadline.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';
 import { send, type Answer } from '../support/http.ts';
 import { bodies, expectAnswer } from '../support/ingest.ts';

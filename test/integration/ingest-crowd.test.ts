@@ -10,8 +10,8 @@ import {
   MAX_BODY_BYTES,
   MAX_CONNECTIONS_PER_ADDRESS,
   SHARED,
-} from '../../internal/ingest/limits.ts';
-import { pause } from '../../internal/platform/deadline.ts';
+} from '../../internal/ingest/bounds.ts';
+import { pause } from '../../internal/platform/process/deadline.ts';
 import { imageEnvironment } from '../support/image.ts';
 import { memoryOf, openCrowd, openFilesLimit, type Crowd } from '../support/crowd.ts';
 import { bodies, expectAnswer, head } from '../support/ingest.ts';

@@ -3,7 +3,7 @@ import { describe, expect, test } from '@jest/globals';
 import { Agent, request } from 'node:http';
 import { createServer } from 'node:net';
 import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
-import { pause } from '../../internal/platform/deadline.ts';
+import { pause } from '../../internal/platform/process/deadline.ts';
 import { bodies, expectAnswer, head, openRaw, type RawConnection } from '../support/ingest.ts';
 import { INGEST_PATH, send } from '../support/http.ts';
 import { listen } from '../support/listen.ts';

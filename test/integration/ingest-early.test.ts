@@ -1,7 +1,7 @@
 /** Answers that do not wait for the body. */
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { startService } from '../../deploy/local/processes.ts';
-import { MAX_CONNECTIONS_PER_ADDRESS, REFUSAL_BURST } from '../../internal/ingest/limits.ts';
+import { MAX_CONNECTIONS_PER_ADDRESS, REFUSAL_BURST } from '../../internal/ingest/bounds.ts';
 import { openCrowd } from '../support/crowd.ts';
 import { bodies, expectAnswer, head, openRaw, type RawConnection } from '../support/ingest.ts';
 import { INGEST_PATH, send, type Answer } from '../support/http.ts';

@@ -11,7 +11,7 @@ import {
   type RawConnection,
 } from '../support/ingest.ts';
 import { LIST_PATH } from '../../internal/ingest/contract.ts';
-import { MAX_PIPELINED } from '../../internal/ingest/limits.ts';
+import { MAX_PIPELINED } from '../../internal/ingest/bounds.ts';
 import { INGEST_PATH, send, type Answer } from '../support/http.ts';
 import { newRecord } from '../support/records.ts';
 import { HANG_MS, HEAL_HANG_MS, eventually } from '../support/wait.ts';

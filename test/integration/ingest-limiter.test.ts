@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/gl
 import { startRedis, type Store } from '../../deploy/local/stores.ts';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { hashApiKey, keyIdOf, newApiKey } from '../../internal/partner/api-key.ts';
-import { withDeadline } from '../../internal/platform/deadline.ts';
+import { withDeadline } from '../../internal/platform/process/deadline.ts';
 import { bodies, expectAnswer, idOf } from '../support/ingest.ts';
 import { send, type Answer } from '../support/http.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';

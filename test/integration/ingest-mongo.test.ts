@@ -2,7 +2,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { MongoClient, type Collection } from 'mongodb';
 import { startMongo, type Store } from '../../deploy/local/stores.ts';
-import { withDeadline } from '../../internal/platform/deadline.ts';
+import { withDeadline } from '../../internal/platform/process/deadline.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { bodies, expectAnswer, idOf } from '../support/ingest.ts';
 import { send, type Answer } from '../support/http.ts';

@@ -4,8 +4,8 @@ import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
 import { PARTNER_KEYS, type StoredKey } from '../../internal/partner/key-document.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
-import { systemClock as clock } from '../../internal/platform/clock.ts';
-import { createLogger } from '../../internal/platform/log.ts';
+import { systemClock as clock } from '../../internal/platform/process/clock.ts';
+import { createLogger } from '../../internal/platform/process/log.ts';
 import { storesOfFile } from '../support/test-stores.ts';
 
 const log = createLogger('test', 'silent');

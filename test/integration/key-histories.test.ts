@@ -16,10 +16,10 @@ import {
 } from '../../internal/partner/key-document.ts';
 import type { PartnerSecret } from '../../internal/partner/key-secret.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
-import { DAY_MS, later, systemClock } from '../../internal/platform/clock.ts';
-import { createLogger } from '../../internal/platform/log.ts';
+import { DAY_MS, later, systemClock } from '../../internal/platform/process/clock.ts';
+import { createLogger } from '../../internal/platform/process/log.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
-import { createRegistry } from '../../internal/platform/registry.ts';
+import { createRegistry } from '../../internal/platform/process/registry.ts';
 import { standingStill } from '../support/standing-still.ts';
 import { storedKeys } from '../support/stored-keys.ts';
 import { storesOfFile } from '../support/test-stores.ts';

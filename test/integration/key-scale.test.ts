@@ -6,7 +6,7 @@ import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
 import { KEYS_MAX } from '../../internal/partner/key-room.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
-import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { send } from '../support/http.ts';
 import { storedKeys } from '../support/stored-keys.ts';
 import { eventually } from '../support/wait.ts';

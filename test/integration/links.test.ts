@@ -2,8 +2,8 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { startLoginPage, type LoginPage } from '../../deploy/local/login-page.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
-import { systemClock as clock } from '../../internal/platform/clock.ts';
-import { referenceOf } from '../../internal/platform/ids.ts';
+import { systemClock as clock } from '../../internal/platform/process/clock.ts';
+import { referenceOf } from '../../internal/platform/stores/ids.ts';
 import { operatorOf } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';

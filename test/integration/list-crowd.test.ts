@@ -2,8 +2,8 @@
 import { expect, test } from '@jest/globals';
 import { LIST_PATH } from '../../internal/ingest/contract.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { DAY_MS } from '../../internal/platform/clock.ts';
-import { firstIdAt } from '../../internal/platform/ids.ts';
+import { DAY_MS } from '../../internal/platform/process/clock.ts';
+import { firstIdAt } from '../../internal/platform/stores/ids.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { send, type Answer } from '../support/http.ts';
 import { worldOf } from '../support/world.ts';

@@ -1,9 +1,9 @@
 /** A partner's list reads no more than ranges of its own records, and each read ends in time. */
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { MongoClient, MongoServerError, type Collection, type Document } from 'mongodb';
-import { newId, timeOfId } from '../../internal/platform/ids.ts';
-import { ensureIndexes } from '../../internal/platform/mongo-indexes.ts';
-import { newestOf } from '../../internal/platform/mongo-read.ts';
+import { newId, timeOfId } from '../../internal/platform/stores/ids.ts';
+import { ensureIndexes } from '../../internal/platform/stores/mongo-indexes.ts';
+import { newestOf } from '../../internal/platform/stores/mongo-read.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { StatusReader, type ListQuery } from '../../internal/submission/status-reader.ts';

@@ -4,7 +4,7 @@
  */
 import { expect, test } from '@jest/globals';
 import { MongoClient, type Document } from 'mongodb';
-import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
 import { DueWork, DUE_PAGE } from '../../internal/submission/due-work.ts';
 import { newRecord } from '../support/records.ts';

@@ -4,7 +4,7 @@ import { Queue, type Job } from 'bullmq';
 import { startService } from '../../deploy/local/processes.ts';
 import type { MailHandOver } from '../../internal/account/mail-ledger.ts';
 import { handOversOf } from '../../internal/mail/ledger.ts';
-import { pastLockConflicts } from '../../internal/platform/mongo.ts';
+import { pastLockConflicts } from '../../internal/platform/stores/mongo.ts';
 import { QUEUE, QUEUE_PREFIX } from '../../internal/queue/job.ts';
 import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { cliOf } from '../support/cli.ts';

@@ -6,7 +6,7 @@ import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import type { Intent } from '../../internal/account/mail-ledger.ts';
 import { handOversOf } from '../../internal/mail/ledger.ts';
 import type { HandOver } from '../../internal/mail/relay-answers.ts';
-import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { storesOfFile } from '../support/test-stores.ts';
 import { newApplication } from '../support/world.ts';
 

@@ -7,7 +7,7 @@ import { startMailCatcher, type MailCatcher } from '../support/mail-catcher.ts';
 import { createMailer, type Mailer, type MailerLimits } from '../../internal/mail/mailer.ts';
 import type { HandOver } from '../../internal/mail/relay-answers.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
-import { withDeadline } from '../../internal/platform/deadline.ts';
+import { withDeadline } from '../../internal/platform/process/deadline.ts';
 import { startRawRelay, type RawRelay } from '../support/raw-relay.ts';
 import { HANG_MS, HEAL_HANG_MS, eventually } from '../support/wait.ts';
 

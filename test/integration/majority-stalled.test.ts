@@ -2,7 +2,7 @@
 /* oxlint-disable node/no-process-env -- LONG is a choice of the person who runs the tests */
 import { Agent } from 'node:http';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { pause } from '../../internal/platform/deadline.ts';
+import { pause } from '../../internal/platform/process/deadline.ts';
 import { isOpen } from '../../internal/submission/states.ts';
 import { send } from '../support/http.ts';
 import { idOf } from '../support/ingest.ts';

@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import type { ServiceName, ServiceProcess } from '../../deploy/local/processes.ts';
 import { openValues, seriesOf, type Definition } from '../../internal/telemetry/definition.ts';
 import { definitions } from '../../internal/telemetry/metrics.ts';
-import { createProcessRegistry } from '../../internal/platform/registry.ts';
+import { createProcessRegistry } from '../../internal/platform/process/registry.ts';
 import { send } from '../support/http.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, requestIdOf, worldOf } from '../support/world.ts';

@@ -1,13 +1,13 @@
 /** Faults of indexes are reported, and end once they are corrected. */
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
 import type { Db, MongoClient } from 'mongodb';
-import { createLogger } from '../../internal/platform/log.ts';
-import { createMongo } from '../../internal/platform/mongo.ts';
+import { createLogger } from '../../internal/platform/process/log.ts';
+import { createMongo } from '../../internal/platform/stores/mongo.ts';
 import {
   ensureIndexes,
   makeFirstContact,
   type IndexDefinition,
-} from '../../internal/platform/mongo-indexes.ts';
+} from '../../internal/platform/stores/mongo-indexes.ts';
 import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica-set.ts';
 import { storesOfFile } from '../support/test-stores.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';

@@ -1,8 +1,8 @@
 /** One application of a partner beside the backlog of another. */
 import { expect, test } from '@jest/globals';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { systemClock as clock } from '../../internal/platform/clock.ts';
-import { createLogger } from '../../internal/platform/log.ts';
+import { systemClock as clock } from '../../internal/platform/process/clock.ts';
+import { createLogger } from '../../internal/platform/process/log.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { hintFor } from '../../internal/queue/job.ts';
 import { send } from '../support/http.ts';

@@ -3,7 +3,7 @@ import { expect, test } from '@jest/globals';
 import { MongoServerError, type Collection, type Db } from 'mongodb';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
-import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { storesOfFile } from '../support/test-stores.ts';
 import { newApplication } from '../support/world.ts';
 

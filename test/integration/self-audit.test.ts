@@ -3,15 +3,15 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { accountCollection, type Account } from '../../internal/account/account.ts';
 import { selfAudit } from '../../internal/controller/self-audit.ts';
-import { createLogger } from '../../internal/platform/log.ts';
-import { newId } from '../../internal/platform/ids.ts';
+import { createLogger } from '../../internal/platform/process/log.ts';
+import { newId } from '../../internal/platform/stores/ids.ts';
 import type { State } from '../../internal/submission/states.ts';
 import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
-import { createRegistry } from '../../internal/platform/registry.ts';
-import { kinds, type Kind } from '../../internal/view/check-records.ts';
-import { DAY_MS } from '../../internal/platform/clock.ts';
+import { createRegistry } from '../../internal/platform/process/registry.ts';
+import { kinds, type Kind } from '../../internal/self-audit/rules.ts';
+import { DAY_MS } from '../../internal/platform/process/clock.ts';
 import { newTestClock, recordOf } from '../support/records.ts';
 import { storesOfFile } from '../support/test-stores.ts';
 
@@ -63,7 +63,7 @@ function begun(submissions: SupportQueries) {
     stores: {
       submissions,
       accounts: new AccountQueries(stores.db),
-      holds: { list: async () => [], isSet: async () => false },
+      holds: { list: async () => [] },
       accountRequestsKeptMs: 0,
     },
     clock,

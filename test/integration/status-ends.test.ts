@@ -2,8 +2,8 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { Statuses } from '../../internal/ingest/statuses.ts';
 import type { Owner } from '../../internal/fair/shares.ts';
-import { createLogger } from '../../internal/platform/log.ts';
-import { createRedis } from '../../internal/platform/redis.ts';
+import { createLogger } from '../../internal/platform/process/log.ts';
+import { createRedis } from '../../internal/platform/stores/redis.ts';
 import { EndSender, hearEnds } from '../../internal/queue/ends.ts';
 import { StatusReader } from '../../internal/submission/status-reader.ts';
 import { newRecord } from '../support/records.ts';

@@ -4,7 +4,7 @@ import { startMongo } from '../../deploy/local/stores.ts';
 import { duplicateReason } from '../../internal/application/reasons.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { LIST_PATH } from '../../internal/ingest/contract.ts';
-import { firstIdAt, newId } from '../../internal/platform/ids.ts';
+import { firstIdAt, newId } from '../../internal/platform/stores/ids.ts';
 import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { bodies, expectAnswer, idOf } from '../support/ingest.ts';
 import { INGEST_PATH, lookedUp, send, type Answer, type RequestOptions } from '../support/http.ts';

@@ -11,7 +11,7 @@ import { AccountCorrections } from '../../internal/account/account-corrections.t
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { LedgerStore } from '../../internal/mail/ledger-store.ts';
 import { refusalOf, type HandOver } from '../../internal/mail/relay-answers.ts';
-import { createLogger } from '../../internal/platform/log.ts';
+import { createLogger } from '../../internal/platform/process/log.ts';
 import type { CommitResult } from '../../internal/submission/commit-entry.ts';
 import { GroupCommit, groupCommitLimits } from '../../internal/submission/group-commit.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';

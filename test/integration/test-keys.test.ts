@@ -6,7 +6,7 @@ import { TEST_ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { LIST_PATH } from '../../internal/ingest/contract.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
-import { DAY_MS, later } from '../../internal/platform/clock.ts';
+import { DAY_MS, later } from '../../internal/platform/process/clock.ts';
 import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
 import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { ROOT } from '../../tools/root.ts';

@@ -1,9 +1,9 @@
 /** Walks over all matching records page by page, also on a store that reads all for each page. */
 import { beforeAll, expect, test } from '@jest/globals';
 import { MongoServerError, type Collection, type Filter } from 'mongodb';
-import { DAY_MS } from '../../internal/platform/clock.ts';
-import { firstIdAt } from '../../internal/platform/ids.ts';
-import { pagesOf } from '../../internal/platform/mongo-read.ts';
+import { DAY_MS } from '../../internal/platform/process/clock.ts';
+import { firstIdAt } from '../../internal/platform/stores/ids.ts';
+import { pagesOf } from '../../internal/platform/stores/mongo-read.ts';
 import { storesOfFile } from '../support/test-stores.ts';
 
 interface Walked {

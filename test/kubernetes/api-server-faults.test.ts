@@ -3,12 +3,12 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/gl
 import { CoreV1Api } from '@kubernetes/client-node';
 import { CALL_TIMEOUT_MS, kubernetesSource } from '../../internal/controller/kubernetes-source.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { systemClock as clock } from '../../internal/platform/clock.ts';
-import { Kubernetes } from '../../internal/platform/kubernetes.ts';
-import { createLogger } from '../../internal/platform/log.ts';
+import { systemClock as clock } from '../../internal/platform/process/clock.ts';
+import { Kubernetes } from '../../internal/platform/process/kubernetes.ts';
+import { createLogger } from '../../internal/platform/process/log.ts';
 import { PREFIX } from '../../internal/telemetry/definition.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
-import { createRegistry } from '../../internal/platform/registry.ts';
+import { createRegistry } from '../../internal/platform/process/registry.ts';
 import { startOwnApiServer, type OwnApiServer } from '../support/cluster.ts';
 import { openKeysWorld, type KeysWorld } from '../support/keys-world.ts';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';

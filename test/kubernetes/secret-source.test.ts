@@ -2,11 +2,11 @@
 import { describe } from '@jest/globals';
 import { CoreV1Api } from '@kubernetes/client-node';
 import { kubernetesSource } from '../../internal/controller/kubernetes-source.ts';
-import { systemClock as clock } from '../../internal/platform/clock.ts';
-import { Kubernetes } from '../../internal/platform/kubernetes.ts';
-import { createLogger } from '../../internal/platform/log.ts';
+import { systemClock as clock } from '../../internal/platform/process/clock.ts';
+import { Kubernetes } from '../../internal/platform/process/kubernetes.ts';
+import { createLogger } from '../../internal/platform/process/log.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
-import { createRegistry } from '../../internal/platform/registry.ts';
+import { createRegistry } from '../../internal/platform/process/registry.ts';
 import { Cluster } from '../support/cluster.ts';
 import { secretSourceConformance } from '../support/secret-source-conformance.ts';
 

@@ -1,6 +1,6 @@
 /** A model of the mongodb driver's collection, whose calls may get lost. */
 import { MongoServerError, MongoWriteConcernError, type Collection, type Db } from 'mongodb';
-import { createMongo, type UpdateItem } from '../../internal/platform/mongo.ts';
+import { createMongo, type UpdateItem } from '../../internal/platform/stores/mongo.ts';
 import type {
   Document,
   FindOptions,

@@ -2,7 +2,7 @@
 import { expect, test } from '@jest/globals';
 import type { Collection } from 'mongodb';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { systemClock } from '../../internal/platform/clock.ts';
+import { systemClock } from '../../internal/platform/process/clock.ts';
 import { GroupCommit, groupCommitLimits } from '../../internal/submission/group-commit.ts';
 import { newRecord } from '../../internal/submission/new-record.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';

@@ -10,7 +10,7 @@ import {
   worksOf,
 } from '../../internal/processor/line.ts';
 import type { AttemptTools } from '../../internal/processor/step.ts';
-import type { Clock } from '../../internal/platform/clock.ts';
+import type { Clock } from '../../internal/platform/process/clock.ts';
 import { MailGate } from '../../internal/mail/mail-gate.ts';
 import { loadTemplates } from '../../internal/mail/templates.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';

@@ -1,7 +1,7 @@
 /** Rules that hold at every write, and rules that hold in the end. */
 import { hash } from 'node:crypto';
 import type { Account } from '../../internal/account/account.ts';
-import { checkRecord, kinds as findings } from '../../internal/view/check-records.ts';
+import { checkRecord, kinds as findings } from '../../internal/self-audit/rules.ts';
 import {
   eventsOf,
   firstStates,

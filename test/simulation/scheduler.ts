@@ -5,7 +5,7 @@
  * never.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { Clock } from '../../internal/platform/clock.ts';
+import type { Clock } from '../../internal/platform/process/clock.ts';
 import type { Random } from '../support/random.ts';
 
 /** A pod, which can freeze, die and have a wrong clock. */

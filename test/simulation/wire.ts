@@ -4,7 +4,7 @@ import type { Actor } from '../../internal/submission/states.ts';
 import type { Wire } from './driver.ts';
 import type { Scheduler } from './scheduler.ts';
 
-/** Time-outs of internal/platform/mongo.ts. */
+/** Time-outs of internal/platform/stores/mongo.ts. */
 const SERVER_SELECTION_MS = 2_000;
 const SOCKET_TIMEOUT_MS = 10_000;
 /** A request may be carried out this long after its client gave up. */

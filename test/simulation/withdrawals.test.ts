@@ -1,6 +1,6 @@
 /** Withdrawals in an outage, on the model of the database. */
 import { expect, jest, test } from '@jest/globals';
-import { systemClock } from '../../internal/platform/clock.ts';
+import { systemClock } from '../../internal/platform/process/clock.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';
 import { newRecord } from '../support/records.ts';

@@ -14,7 +14,7 @@ import {
 import { parse, stringify } from 'yaml';
 import { freePort } from '../../deploy/local/stores/wait.ts';
 import { PARTNER_LABEL, STATUS_ANNOTATION } from '../../internal/partner/key-secret.ts';
-import { Kubernetes } from '../../internal/platform/kubernetes.ts';
+import { Kubernetes } from '../../internal/platform/process/kubernetes.ts';
 import { production, render } from './chart.ts';
 import { HANG_MS, eventually } from './wait.ts';
 

@@ -1,6 +1,6 @@
 /** Partner Secrets in a cluster, a controller and an ingest. */
 import { KeyDocuments, type StoredKey } from '../../internal/partner/key-document.ts';
-import { systemClock as clock } from '../../internal/platform/clock.ts';
+import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { Cluster, type SecretWish } from './cluster.ts';
 import { send } from './http.ts';
 import { storedKey } from './stored-keys.ts';

@@ -1,7 +1,7 @@
 /** Reads metric names and label matchers out of PromQL. */
 import type { Definition } from '../../internal/telemetry/definition.ts';
 import { definitions } from '../../internal/telemetry/metrics.ts';
-import { createProcessRegistry } from '../../internal/platform/registry.ts';
+import { createProcessRegistry } from '../../internal/platform/process/registry.ts';
 
 export interface Selector {
   /** The name without the suffixes of a histogram. */

@@ -1,5 +1,5 @@
 /** Records of ingest for tests of the store. */
-import { newId } from '../../internal/platform/ids.ts';
+import { newId } from '../../internal/platform/stores/ids.ts';
 import { newRecord as recordOfRequest } from '../../internal/submission/new-record.ts';
 import type { RetentionDays } from '../../internal/submission/states.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';

@@ -14,7 +14,7 @@ import { DATA_IN_ROOT, inRoot, makeDataDir } from '../../deploy/local/stores/roo
 import { storeFolder } from '../../deploy/local/stores/running.ts';
 import type { FaultSignal } from '../../deploy/local/stores/store.ts';
 import { freePort } from '../../deploy/local/stores/wait.ts';
-import { withDeadline } from '../../internal/platform/deadline.ts';
+import { withDeadline } from '../../internal/platform/process/deadline.ts';
 import { QUEUE_PREFIX } from '../../internal/queue/job.ts';
 import { makeCertificate } from './certificate.ts';
 import { eventually } from './wait.ts';

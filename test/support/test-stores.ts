@@ -5,7 +5,7 @@ import { afterAll } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { MongoClient, type Collection, type Db } from 'mongodb';
 import { accountIndexes, ACCOUNTS, type Account } from '../../internal/account/account.ts';
-import { ensureIndexes } from '../../internal/platform/mongo-indexes.ts';
+import { ensureIndexes } from '../../internal/platform/stores/mongo-indexes.ts';
 import { submissionIndexes } from '../../internal/submission/indexes.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 

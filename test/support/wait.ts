@@ -1,5 +1,5 @@
 /** Waits in tests, each with a time-out. */
-import { pause } from '../../internal/platform/deadline.ts';
+import { pause } from '../../internal/platform/process/deadline.ts';
 
 /** The pause grows with the time waited, because polling costs other tests processor time. */
 const POLL = { share: 0.1, leastMs: 20, mostMs: 250 };

@@ -19,10 +19,10 @@ import {
 import { type Account } from '../../internal/account/account.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
-import { Closers } from '../../internal/platform/closers.ts';
+import { Closers } from '../../internal/platform/process/closers.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
-import { createLogger } from '../../internal/platform/log.ts';
-import { createRegistry } from '../../internal/platform/registry.ts';
+import { createLogger } from '../../internal/platform/process/log.ts';
+import { createRegistry } from '../../internal/platform/process/registry.ts';
 import {
   rateLimitedCollection,
   type RateLimitedRecord,

@@ -4,7 +4,7 @@
 import { mkdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ContainerRuntimeClient, StartedTestContainer } from 'testcontainers';
-import { withDeadline } from '../../../internal/platform/deadline.ts';
+import { withDeadline } from '../../../internal/platform/process/deadline.ts';
 import { cacheDir } from './cache.ts';
 import {
   initiateReplicaSet,

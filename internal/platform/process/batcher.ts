@@ -3,18 +3,18 @@
  *
  * There is no timer, so a single item leaves at once.
  */
-export interface Dispatcher<Item> {
+export interface Batcher<Item> {
   readonly inFlight: ReadonlySet<readonly Item[]>;
   /** Sends after the event loop has read its input, so that items of one turn share a batch. */
   plan(): void;
 }
 
 /** `take` returns the next batch, which may be empty. `send` must end and never reject. */
-export function newDispatcher<Item>(
+export function newBatcher<Item>(
   maxInFlight: number,
   take: () => readonly Item[],
   send: (batch: readonly Item[]) => Promise<void>,
-): Dispatcher<Item> {
+): Batcher<Item> {
   const inFlight = new Set<readonly Item[]>();
   let planned = false;
   const dispatch = (): void => {

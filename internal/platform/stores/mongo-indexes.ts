@@ -1,9 +1,9 @@
 /** Connects to MongoDB in the background and creates missing indexes. */
 import { MongoServerError, type CreateIndexesOptions, type Db } from 'mongodb';
-import type { Probe } from './admin-server.ts';
-import { retryUntilDone } from './deadline.ts';
-import { defined } from './defined.ts';
-import type { Logger } from './log.ts';
+import type { Probe } from '../http/admin-server.ts';
+import { retryUntilDone } from '../process/deadline.ts';
+import { defined } from '../process/defined.ts';
+import type { Logger } from '../process/log.ts';
 import { connectMongo, mongoReason } from './mongo.ts';
 
 /** Duplicate-key messages quote `name`, so it says what is unique. */

@@ -1,7 +1,7 @@
 /** A loop that fails is reported once, and no longer when it succeeds. */
 import { isDeepStrictEqual } from 'node:util';
 import { expect, test } from '@jest/globals';
-import { eventually } from '../../test/support/wait.ts';
+import { eventually } from '../../../test/support/wait.ts';
 import type { Logger } from './log.ts';
 import { Loops } from './loop.ts';
 

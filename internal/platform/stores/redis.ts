@@ -1,9 +1,9 @@
 /** Redis clients whose commands end soon, for one server, Sentinel or Cluster. */
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
-import type { Probe } from './admin-server.ts';
+import type { Probe } from '../http/admin-server.ts';
 import { Contact } from './contact-failure.ts';
-import { jittered } from './deadline.ts';
-import type { Logger } from './log.ts';
+import { jittered } from '../process/deadline.ts';
+import type { Logger } from '../process/log.ts';
 import { parseRedisUrl, type RedisAddress } from './redis-url.ts';
 
 /** Waits 50 ms, 100 ms, … 500 ms, with jitter. */

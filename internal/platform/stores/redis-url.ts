@@ -1,6 +1,6 @@
 /** Parses REDIS_URL: one server, Sentinel or Cluster. Messages contain no part of it. */
-import { defined } from './defined.ts';
-import { isLoopback } from './networks.ts';
+import { defined } from '../process/defined.ts';
+import { isLoopback } from '../http/networks.ts';
 
 interface HostAndPort {
   readonly host: string;

@@ -1,9 +1,9 @@
 /** What a process does again and again, with back-off and health. */
-import type { Probe } from './admin-server.ts';
+import type { Probe } from '../http/admin-server.ts';
 import type { Closers } from './closers.ts';
 import { backoffMs, DeadlineError, jittered, pause, type BackOff } from './deadline.ts';
 import type { Logger } from './log.ts';
-import { NewerVersionError } from './newer-version.ts';
+import { NewerVersionError } from '../stores/newer-version.ts';
 
 export interface LoopOptions<Name extends string = string> {
   /** In the log, `/readyz` and the gauge. */

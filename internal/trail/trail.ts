@@ -1,10 +1,10 @@
 /** Records in `operator_audit` who read personal data or changed something, and why. */
 import type { Collection, Db, Filter } from 'mongodb';
-import { DAY_MS, later, type Clock } from '../platform/clock.ts';
-import { defined } from '../platform/defined.ts';
-import { firstIdAt, newId } from '../platform/ids.ts';
-import type { IndexDefinition } from '../platform/mongo-indexes.ts';
-import { bounded } from '../platform/mongo-read.ts';
+import { DAY_MS, later, type Clock } from '../platform/process/clock.ts';
+import { defined } from '../platform/process/defined.ts';
+import { firstIdAt, newId } from '../platform/stores/ids.ts';
+import type { IndexDefinition } from '../platform/stores/mongo-indexes.ts';
+import { bounded } from '../platform/stores/mongo-read.ts';
 import type { OperatorAction, NameFrom, TrailEntry } from './entry.ts';
 
 /** The newest entries of one request. */

@@ -1,15 +1,15 @@
 /** Opens what every process has: its admin port, traces, the database with its time, and loops. */
 import type { Registry } from 'prom-client';
-import { startAdminServer, type Probe } from './admin-server.ts';
+import { startAdminServer, type Probe } from '../http/admin-server.ts';
 import type { Closers } from './closers.ts';
 import { tracedAs } from './config.ts';
-import { DatabaseClock } from './database-clock.ts';
+import { DatabaseClock } from '../stores/database-clock.ts';
 import { followCredentials, type Credentials } from './follow-credentials.ts';
 import { watchLog, type Logger } from './log.ts';
 import { Loops, type LoopTools } from './loop.ts';
 import type { CountsAll } from './metric-types.ts';
-import { makeFirstContact, type IndexDefinition } from './mongo-indexes.ts';
-import { createMongo, mongoReason } from './mongo.ts';
+import { makeFirstContact, type IndexDefinition } from '../stores/mongo-indexes.ts';
+import { createMongo, mongoReason } from '../stores/mongo.ts';
 import { startTracing } from './tracing.ts';
 
 export interface ProcessTools {

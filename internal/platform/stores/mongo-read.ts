@@ -6,7 +6,7 @@ import {
   type Filter,
   type FindOptions,
 } from 'mongodb';
-import { defined } from './defined.ts';
+import { defined } from '../process/defined.ts';
 import { firstIdAt, idLater, timeOfId } from './ids.ts';
 
 /** Below the client's 10 s, so that the server's error gives the reason. */

@@ -3,7 +3,7 @@ import type { AddressInfo, Server } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { fastify, type FastifyError, type FastifyReply } from 'fastify';
 import type { Registry } from 'prom-client';
-import type { Found } from './config.ts';
+import type { Found } from '../process/config.ts';
 
 /** A slower answer becomes an error, so that probes never pile up. */
 const ANSWER_DEADLINE_MS = 3_000;

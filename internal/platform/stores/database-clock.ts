@@ -1,9 +1,9 @@
 /** The database's time, which all processes share, carried on by this machine's monotonic clock. */
 import type { Db } from 'mongodb';
-import type { Probe } from './admin-server.ts';
-import { systemClock, type Clock } from './clock.ts';
-import { withDeadline } from './deadline.ts';
-import type { Loop, Loops } from './loop.ts';
+import type { Probe } from '../http/admin-server.ts';
+import { systemClock, type Clock } from '../process/clock.ts';
+import { withDeadline } from '../process/deadline.ts';
+import type { Loop, Loops } from '../process/loop.ts';
 
 const MEASURE_EVERY_MS = 10_000;
 const RETRY = { firstMs: 250, capMs: 1_000 } as const;

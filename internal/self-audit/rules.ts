@@ -1,6 +1,6 @@
 /** What must be true of every record and every account. */
 import type { CheckedAccount } from '../account/account-queries.ts';
-import { DAY_MS } from '../platform/clock.ts';
+import { DAY_MS } from '../platform/process/clock.ts';
 import { cards, isOpen, states, type Card, type State } from '../submission/states.ts';
 import { RECORD_SCHEMA } from '../submission/submission.ts';
 import type { CheckedRecord } from '../submission/support-queries.ts';

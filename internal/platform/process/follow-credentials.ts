@@ -4,9 +4,9 @@
  * rollout takes new credentials up and stops at the first pod that does not become ready.
  */
 import { statSync } from 'node:fs';
-import { allOf, type Probe } from './admin-server.ts';
+import { allOf, type Probe } from '../http/admin-server.ts';
 import { ConfigError, type Found } from './config.ts';
-import { isAccessFault } from './contact-failure.ts';
+import { isAccessFault } from '../stores/contact-failure.ts';
 import type { Logger } from './log.ts';
 import type { Loops } from './loop.ts';
 

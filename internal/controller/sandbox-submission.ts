@@ -3,8 +3,8 @@
  * and `helm test` (charts/partner-ingest/files/send-one.mjs) send it.
  */
 import { namedAsSent, sampleApplication } from '../application/fields.ts';
-import { contactReason } from '../platform/contact-failure.ts';
-import { pause } from '../platform/deadline.ts';
+import { contactReason } from '../platform/stores/contact-failure.ts';
+import { pause } from '../platform/process/deadline.ts';
 
 /** This EIN of the test endings always completes. */
 const COMPLETES = '000000000';

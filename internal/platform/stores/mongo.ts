@@ -1,12 +1,12 @@
 /** MongoDB clients whose writes are durable, and bulk writes that end in time. */
 import { SpanKind, type Attributes } from '@opentelemetry/api';
-import './closed-sockets.ts';
+import '../http/closed-sockets.ts';
 import { contactReason } from './contact-failure.ts';
-import { DeadlineError, withDeadline } from './deadline.ts';
-import { defined } from './defined.ts';
-import { isLoopback } from './networks.ts';
+import { DeadlineError, withDeadline } from '../process/deadline.ts';
+import { defined } from '../process/defined.ts';
+import { isLoopback } from '../http/networks.ts';
 import { NewerVersionError } from './newer-version.ts';
-import type { NamedSpan } from './tracing.ts';
+import type { NamedSpan } from '../process/tracing.ts';
 import {
   MongoClient,
   MongoServerError,

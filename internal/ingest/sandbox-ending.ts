@@ -1,6 +1,6 @@
 /** Answers the tests whose EIN asks for an answer without a record. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { TestEnding } from '../application/test-endings.ts';
+import type { TestEnding } from '../application/sandbox-endings.ts';
 import { ownerName } from '../partner/mode.ts';
 import { idempotencyDigest } from '../submission/idempotency.ts';
 import { answerNotAccepted, errors } from './errors.ts';

@@ -17,8 +17,8 @@ import {
   type SpanContext,
   type SpanOptions,
 } from '@opentelemetry/api';
-import type { Probe } from './admin-server.ts';
-import { contactReason } from './contact-failure.ts';
+import type { Probe } from '../http/admin-server.ts';
+import { contactReason } from '../stores/contact-failure.ts';
 import { withDeadline } from './deadline.ts';
 import type { Logger } from './log.ts';
 

@@ -1,10 +1,10 @@
-/** The self-audit: requests and accounts that are late or contradict each other. */
-import type { CheckedAccount } from '../account/account-queries.ts';
-import { pause } from '../platform/deadline.ts';
-import { DAY_MS, type Clock } from '../platform/clock.ts';
-import type { CheckedRecord } from '../submission/support-queries.ts';
-import { checkRecord, kinds, type Kind } from './check-records.ts';
-import type { Reads } from './reads.ts';
+/** Walks over all that is stored: requests and accounts that are late or contradict each other. */
+import type { AccountQueries, CheckedAccount } from '../account/account-queries.ts';
+import { pause } from '../platform/process/deadline.ts';
+import { DAY_MS, type Clock } from '../platform/process/clock.ts';
+import type { CheckedRecord, SupportQueries } from '../submission/support-queries.ts';
+import { checkRecord, kinds, type Kind } from './rules.ts';
+import type { PartnerHolds } from '../partner/flags.ts';
 
 const FINDINGS_LISTED = 20;
 const READ_AGAIN = 500;
@@ -17,10 +17,13 @@ export type AuditView = Awaited<ReturnType<typeof auditView>>;
 
 export type Suspect = readonly [Kind, id: string];
 
-export type AuditStores = Pick<
-  Reads,
-  'submissions' | 'accounts' | 'holds' | 'accountRequestsKeptMs'
->;
+export interface AuditStores {
+  readonly submissions: SupportQueries;
+  readonly accounts: AccountQueries;
+  readonly holds: Pick<PartnerHolds, 'list'>;
+  /** The shortest retention of an account's request, by today's settings. */
+  readonly accountRequestsKeptMs: number;
+}
 
 interface AuditedPage {
   readonly records: readonly CheckedRecord[];

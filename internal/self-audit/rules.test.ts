@@ -3,7 +3,7 @@ import { expect, test } from '@jest/globals';
 import { states, type State } from '../submission/states.ts';
 import type { CheckedAccount } from '../account/account-queries.ts';
 import type { CheckedRecord } from '../submission/support-queries.ts';
-import { checkRecord, type Kind } from './check-records.ts';
+import { checkRecord, type Kind } from './rules.ts';
 
 const NOW = new Date('2026-11-21T12:00:00Z');
 const ago = (minutes: number): Date => new Date(NOW.getTime() - minutes * 60_000);
