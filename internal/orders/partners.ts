@@ -40,8 +40,10 @@ const flagOrder = (
     };
   },
   seen: ({ partnerId, flagged }) => [partnerId, flagged?.version],
-  plan: ({ flagged }) =>
-    (flagged?.isSet ?? false) === isSet ? { whyNot: already } : { to: result },
+  plan: ({ flagged, inactiveBy }) =>
+    (flagged?.isSet ?? false) === isSet
+      ? { whyNot: [already, ...inactiveBy.map(reactivation)].join('; ') }
+      : { to: result },
   act: ({ partnerId, flagged }, _given, { desk }) =>
     flag(desk)[isSet ? 'set' : 'clear'](partnerId, desk.trail.by, flagged),
   words: ({ partnerId, isKnown, inactiveBy }) => ({
