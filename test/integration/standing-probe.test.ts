@@ -37,8 +37,8 @@ async function helmTest(services: readonly InProcess[], seconds = 60) {
   const keyFile = join(world.keyFolder, 'test-key');
   writeFileSync(keyFile, testKey);
   const program = read('charts/partner-ingest/files/send-one.mjs').replace(
-    './dist/internal/controller/test-submission.js',
-    './internal/controller/test-submission.ts',
+    './dist/internal/controller/sandbox-submission.js',
+    './internal/controller/sandbox-submission.ts',
   );
   return promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program], {
     cwd: ROOT,

@@ -3,7 +3,7 @@
 import { lookup } from 'node:dns/promises';
 import { randomInt } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import { ask, submitTest, testCompleted } from './dist/internal/controller/test-submission.js';
+import { ask, submitTest, testCompleted } from './dist/internal/controller/sandbox-submission.js';
 
 const { ADMIN_ADDRESSES, BASE_URL, PROBE_KEY_FILE, EMAIL, OPERATOR, TIMEOUT_SECONDS } = process.env;
 const service = { baseUrl: BASE_URL, setting: 'the Service' };
