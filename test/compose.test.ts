@@ -12,10 +12,12 @@ interface Service {
   readonly command: readonly string[] | string;
   readonly environment?: Readonly<Record<string, string>>;
   readonly ports?: readonly string[];
+  readonly configs?: readonly { readonly source: string; readonly target: string }[];
 }
 
-const { services } = parse(read('compose.yaml'), { merge: true }) as {
+const { services, configs } = parse(read('compose.yaml'), { merge: true }) as {
   readonly services: Readonly<Record<string, Service>>;
+  readonly configs: Readonly<Record<string, { readonly file?: string }>>;
 };
 
 test.each(['ingest', 'processor', 'controller', 'console'] as const)(
@@ -46,4 +48,24 @@ test('no port is open to other machines', () => {
   const ports = Object.values(services).flatMap((service) => service.ports ?? []);
   expect(ports.length).toBeGreaterThan(0);
   expect(ports.filter((port) => !port.startsWith('127.0.0.1:'))).toEqual([]);
+});
+
+test('the link in the e-mail opens the login page, which runs in the image', () => {
+  const { port, href } = new URL(services['processor']?.environment?.['LOGIN_URL'] ?? 'none:');
+  expect(href).toBe(`http://127.0.0.1:${port}/`);
+  const page = Object.values(services).find(({ ports = [] }) =>
+    ports.some((each) => each.startsWith(`127.0.0.1:${port}:`)),
+  );
+  expect(page).toMatchObject({ ports: [`127.0.0.1:${port}:${page?.environment?.['PORT']}`] });
+  const [{ source, target } = { source: '', target: '' }] = page?.configs ?? [];
+  expect(target).toBe(`/app/${String(page?.command)}`);
+  expect(configs[source]?.file).toBe('deploy/local/login-page.ts');
+  // The image has the service's own dependencies only, and nothing beside the file.
+  const { dependencies } = JSON.parse(read('package.json')) as { dependencies: object };
+  const imported = [...read('deploy/local/login-page.ts').matchAll(/ from '([^']+)';/g)].map(
+    ([, name = '']) => name,
+  );
+  expect(imported.filter((name) => !name.startsWith('node:') && !(name in dependencies))).toEqual(
+    [],
+  );
 });

@@ -1,6 +1,6 @@
 /**
- * A small login page for `make run`: what docs/login.md asks of a login application, and nothing
- * else.
+ * A small login page for `make run` and compose.yaml: what docs/login.md asks of a login application,
+ * and nothing else.
  */
 import { createHash } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
@@ -32,10 +32,11 @@ const LOOPBACK = '127.0.0.1';
 const BODY_MAX_BYTES = 4_096;
 const STORE_TIMEOUT_MS = 5_000;
 
-/** Listens on loopback; `port` 0 picks a free one. */
+/** Listens on loopback where no host is named; `port` 0 picks a free one. */
 export async function startLoginPage(options: {
   readonly mongodbUri: string;
   readonly database: string;
+  readonly host?: string;
   readonly port?: number;
 }): Promise<LoginPage> {
   const client = new MongoClient(options.mongodbUri, {
@@ -45,7 +46,7 @@ export async function startLoginPage(options: {
   });
   const app = buildPage(client.db(options.database).collection<Account>('accounts'));
   try {
-    await app.listen({ port: options.port ?? 0, host: LOOPBACK });
+    await app.listen({ port: options.port ?? 0, host: options.host ?? LOOPBACK });
   } catch (error) {
     await client.close();
     throw error;
@@ -164,3 +165,12 @@ function pageOf(title: string, text: string, more = ''): string {
 function escapeHtml(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;');
 }
+
+/** In a container: all addresses, because only compose.yaml's port leads here. */
+if (import.meta.main)
+  await startLoginPage({
+    mongodbUri: process.env['MONGODB_URI'] ?? '',
+    database: process.env['MONGODB_DATABASE'] ?? 'partner_ingest',
+    host: '0.0.0.0',
+    port: Number(process.env['PORT']),
+  });
