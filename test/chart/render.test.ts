@@ -1,7 +1,7 @@
 /** Checks what every render of the chart must have: security, names, probes and stable output. */
 import { execFile } from 'node:child_process';
 import { createServer } from 'node:http';
-import { promisify } from 'node:util';
+import { isDeepStrictEqual, promisify } from 'node:util';
 import { describe, expect, test } from '@jest/globals';
 import {
   cpSync,
@@ -32,6 +32,7 @@ import {
   render,
   renderExample,
   type Json,
+  type Rendered,
 } from '../support/chart.ts';
 import { listen } from '../support/listen.ts';
 
@@ -44,6 +45,67 @@ const COMPONENTS = ['ingest', 'processor', 'controller'];
 /** The only look-up: an upgrade keeps the number of pods that an autoscaler set. */
 const ASKED = '(lookup "apps/v1" "Deployment" .root.Release.Namespace $name)';
 const rendered = { evaluation, production, everything };
+
+/** The controller reads the partners' Secrets and tells what is wrong with one; nothing else. */
+const RIGHTS: readonly Json[] = [
+  { apiGroups: [''], resources: ['secrets'], verbs: ['get', 'list', 'watch'] },
+  { apiGroups: [''], resources: ['events'], verbs: ['create'] },
+];
+/** Kinds of volumes that `restricted` of the Pod Security Standards allows. */
+const VOLUMES = new Set(
+  'configMap csi downwardAPI emptyDir ephemeral persistentVolumeClaim projected secret'.split(' '),
+);
+
+/** What `restricted` forbids, and rights that no process needs. */
+function policyFaults(objects: readonly Rendered[]): string[] {
+  const pods = podsOf(objects).flatMap(({ owner, spec }) => {
+    const own = (spec['securityContext'] ?? {}) as Json;
+    const containers = ['containers', 'initContainers', 'ephemeralContainers'].flatMap(
+      (kind) => (spec[kind] ?? []) as Json[],
+    );
+    const faults = [
+      ...['hostNetwork', 'hostPID', 'hostIPC'].filter((field) => spec[field] === true),
+      ...((spec['volumes'] ?? []) as Json[]).flatMap((volume) =>
+        Object.keys(volume)
+          .filter((key) => key !== 'name' && !VOLUMES.has(key))
+          .map((key) => `volume ${key}`),
+      ),
+      ...containers.flatMap((container) => containerFaults(own, container)),
+    ];
+    return faults.map((fault) => `${owner}: ${fault}`);
+  });
+  const rights = objects.flatMap(({ kind, metadata, ...object }) => {
+    if (kind.startsWith('ClusterRole')) return [`${kind} ${metadata.name}: reaches all namespaces`];
+    if (kind === 'RoleBinding')
+      return (object['subjects'] as Json[])
+        .filter(({ kind: of, name }) => of !== 'ServiceAccount' || !/-controller$/.test(name))
+        .map(({ kind: of, name }) => `${kind} ${metadata.name}: binds ${of} ${name}`);
+    if (kind !== 'Role') return [];
+    return (object['rules'] as Json[])
+      .filter((rule) => !RIGHTS.some((right) => isDeepStrictEqual(right, rule)))
+      .map((rule) => `${kind} ${metadata.name}: rule ${JSON.stringify(rule)}`);
+  });
+  return [...pods, ...rights];
+}
+
+function containerFaults(pod: Json, container: Json): string[] {
+  const own = (container['securityContext'] ?? {}) as Json;
+  const { add = [], drop = [] } = (own['capabilities'] ?? {}) as Readonly<Record<string, string[]>>;
+  const wrong = {
+    runAsNonRoot: (own['runAsNonRoot'] ?? pod['runAsNonRoot']) !== true,
+    runAsUser: (own['runAsUser'] ?? pod['runAsUser']) === 0,
+    seccompProfile: (own['seccompProfile'] ?? pod['seccompProfile'])?.type !== 'RuntimeDefault',
+    allowPrivilegeEscalation: own['allowPrivilegeEscalation'] !== false,
+    capabilities: !drop.includes('ALL') || add.length > 0,
+    privileged: own['privileged'] === true,
+    procMount: (own['procMount'] ?? 'Default') !== 'Default',
+    hostPort: ((container['ports'] ?? []) as Json[]).some(({ hostPort }) => hostPort !== undefined),
+  };
+  const fields = Object.entries(wrong).filter(([, is]) => is);
+  return fields.length === 0
+    ? []
+    : [`${container['name']}: ${fields.map(([field]) => field).join(', ')}`];
+}
 
 describe('the chart', () => {
   const forTools = readdirSync(`${CHART}/ci`).map((name) => `${CHART}/ci/${name}`);
@@ -156,15 +218,12 @@ describe('the chart', () => {
   });
 
   test.each(Object.entries(rendered))(
-    'every pod of %s keeps to the restricted standard and says what it needs',
+    'every pod of %s has its own user, no token but the controller, and says what it needs',
     async (_, values) => {
       const objects = await render(values);
       const pods = podsOf(objects);
       expect(pods.length).toBeGreaterThanOrEqual(4);
       for (const { owner, spec } of pods) {
-        expect({ owner, pod: spec['securityContext'] }).toMatchObject({
-          pod: { runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } },
-        });
         expect(spec['securityContext'].runAsUser).toBeGreaterThan(0);
         expect({
           owner,
@@ -178,11 +237,7 @@ describe('the chart', () => {
         for (const container of spec['containers'] as Json[]) {
           expect({ owner, container }).toMatchObject({
             container: {
-              securityContext: {
-                allowPrivilegeEscalation: false,
-                readOnlyRootFilesystem: true,
-                capabilities: { drop: ['ALL'] },
-              },
+              securityContext: { readOnlyRootFilesystem: true },
               resources: {
                 requests: { cpu: expect.any(String), memory: expect.any(String) },
                 limits: { memory: expect.any(String) },
@@ -195,6 +250,66 @@ describe('the chart', () => {
       }
     },
   );
+
+  const policed: readonly (readonly [string, () => Promise<readonly Rendered[]>])[] = [
+    ...Object.entries(rendered).map(([name, values]) => [name, () => render(values)] as const),
+    ...examples.map((name) => [name, () => renderExample(name, {}, 'demo')] as const),
+  ];
+  test.each(policed)(
+    'every object of %s keeps to the restricted standard and to the least rights',
+    async (_, objects) => {
+      expect(policyFaults(await objects())).toEqual([]);
+    },
+  );
+
+  test('the policy finds what it forbids', async () => {
+    const objects = await render({ ...evaluation });
+    const faultsWith = (kind: string, nameEnd: string, change: (object: Json) => Json): string[] =>
+      policyFaults(
+        objects.map((object) =>
+          object.kind === kind && object.metadata.name.endsWith(nameEnd)
+            ? (change(structuredClone(object)) as Rendered)
+            : object,
+        ),
+      );
+    const pod = (change: (spec: Json) => Json): string[] =>
+      faultsWith('Deployment', '-ingest', (object) => {
+        const { spec } = object['spec'].template as { spec: Json };
+        return { ...object, spec: { template: { spec: { ...spec, ...change(spec) } } } };
+      });
+    const container = (change: Json): string[] =>
+      pod((spec) => ({ initContainers: [{ ...spec['containers'][0], ...change }] }));
+    const rule = (change: Json): string[] =>
+      faultsWith('Role', '-controller', (object) => ({
+        ...object,
+        rules: [{ ...object['rules'][0], ...change }],
+      }));
+    for (const [found, fault] of [
+      [pod(() => ({ hostNetwork: true })), 'hostNetwork'],
+      [pod(() => ({ volumes: [{ name: 'a', hostPath: { path: '/' } }] })), 'volume hostPath'],
+      [pod(() => ({ securityContext: { runAsUser: 0 } })), 'runAsNonRoot'],
+      [pod(() => ({ securityContext: { runAsNonRoot: true } })), 'seccompProfile'],
+      [container({ securityContext: {} }), 'allowPrivilegeEscalation'],
+      [container({ securityContext: { privileged: true } }), 'privileged'],
+      [container({ securityContext: { capabilities: { add: ['ALL'] } } }), 'capabilities'],
+      [container({ ports: [{ hostPort: 80 }] }), 'hostPort'],
+      [rule({ verbs: ['*'] }), 'rule'],
+      [rule({ verbs: ['get', 'list', 'watch', 'update'] }), 'rule'],
+      [rule({ resources: ['secrets', 'configmaps'] }), 'rule'],
+      [
+        faultsWith('Role', '-controller', (object) => ({ ...object, kind: 'ClusterRole' })),
+        'ClusterRole',
+      ],
+      [
+        faultsWith('RoleBinding', '-controller', (object) => ({
+          ...object,
+          subjects: [{ kind: 'Group', name: 'system:authenticated' }],
+        })),
+        'binds',
+      ],
+    ] as const)
+      expect(found).toEqual([expect.stringContaining(fault)]);
+  });
 
   test.each(Object.entries(rendered))(
     'every selector of %s is name, instance and component, and finds its pods',
