@@ -77,8 +77,8 @@ function policyFaults(objects: readonly Rendered[]): string[] {
   const rights = objects.flatMap(({ kind, metadata, ...object }) => {
     if (kind.startsWith('ClusterRole')) return [`${kind} ${metadata.name}: reaches all namespaces`];
     if (kind === 'RoleBinding')
-      return (object['subjects'] as Json[])
-        .filter(({ kind: of, name }) => of !== 'ServiceAccount' || !/-controller$/.test(name))
+      return (object['subjects'] as { kind: string; name: string }[])
+        .filter(({ kind: of, name }) => of !== 'ServiceAccount' || !name.endsWith('-controller'))
         .map(({ kind: of, name }) => `${kind} ${metadata.name}: binds ${of} ${name}`);
     if (kind !== 'Role') return [];
     return (object['rules'] as Json[])

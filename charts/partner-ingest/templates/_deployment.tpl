@@ -147,7 +147,7 @@ also stands for the file that would hold it. Takes (dict "ours" "a list in YAML"
 {{- $kept := list -}}
 {{- range .ours | fromYamlArray }}
 {{- $name := get . $.by }}
-{{- if not (or (hasKey $last $name) (hasKey $last (trimSuffix "_FILE" $name))) }}{{ $kept = append $kept . }}{{ end }}
+{{- if not (or (hasKey $last $name) (hasKey $last (trimSuffix "_FILE" $name)) (eq (dig "value" "-" .) "")) }}{{ $kept = append $kept . }}{{ end }}
 {{- end -}}
 {{- range $index, $one := .theirs }}{{ if eq (get $last (get $one $.by)) $index }}{{ $kept = append $kept $one }}{{ end }}{{ end -}}
 {{- with $kept }}{{ toYaml . }}{{ end -}}
