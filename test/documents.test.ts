@@ -158,6 +158,32 @@ function wrongTargets({ spans, lines }: Page): string[] {
   );
 }
 
+const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
+const { services } = parse(read('compose.yaml'), { merge: true }) as { services: object };
+
+/** Checks files that Node runs, scripts of npm and services of compose.yaml. */
+function missingPrograms({ path, text, spans, lines }: Page): string[] {
+  const all = (pattern: RegExp): string[] =>
+    [...spans, ...lines].flatMap((code) =>
+      [...code.matchAll(pattern)].map(([, name = '']) => name),
+    );
+  const sourceOf = (file: string): string =>
+    file.replace(/^dist\/(.+)\.js$/, '$1.ts').replace('NAME', '*');
+  return [
+    ...all(/\bnode (?:--\S+ )*([\w./-]+\.[mc]?[jt]s)\b/g)
+      .filter((file) => found(sourceOf(file), join(dirname(path), file)).length === 0)
+      // The page prints the file after the sentence that names it.
+      .filter((file) => !/^.*\n+```js/.test(text.split(`\`node ${file}`)[1] ?? ''))
+      .map((file) => `node ${file}`),
+    ...all(/\bnpm run (?:-s )?([a-z:]+)/g)
+      .filter((script) => !(script in scripts))
+      .map((script) => `npm run ${script}`),
+    ...all(/\bdocker compose (?:exec|logs|restart|run) (?:-\S+ )*([a-z-]+)/g)
+      .filter((service) => !(service in services))
+      .map((service) => `docker compose service ${service}`),
+  ];
+}
+
 /** Checks full names anywhere, and names without their prefix in spans. */
 function wrongMetrics({ text, spans }: Page): string[] {
   const short = spans
@@ -237,6 +263,7 @@ test.each([
   ['commands of partner-ingest', wrongCommands],
   ['options of partner-ingest', wrongOptions],
   ['targets of make and their variables', wrongTargets],
+  ['programs of Node, npm and compose.yaml', missingPrograms],
   ['metrics, labels and their values', wrongMetrics],
   ['alerts', unknownAlerts],
   ['values of the chart', unknownValues],
