@@ -245,6 +245,20 @@ test('clients share only bounds that test/judges/neighbour.test.ts attacks', () 
   expect(new Set(used)).toEqual(new Set([...attacked, 'max']));
 });
 
+test('each name of a type has one meaning', () => {
+  const declared = files.flatMap(({ path, text }) =>
+    [...text.matchAll(/^(?:export )?(?:abstract )?(?:interface|type|class) (\w+)/gm)].map(
+      ([, name]) => ({ name, path }),
+    ),
+  );
+  expect(declared.length).toBeGreaterThan(300);
+  const places = [...Map.groupBy(declared, ({ name }) => name)].map(([name, all]) => ({
+    name,
+    paths: [...new Set(all.map(({ path }) => path))],
+  }));
+  expect(places.filter(({ paths }) => paths.length > 1)).toEqual([]);
+});
+
 test('mains and files are short, and each file opens with its purpose', () => {
   const faults = faultsOf((file) => {
     const lines = file.text.split('\n').length;

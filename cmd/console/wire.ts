@@ -6,9 +6,9 @@ import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { Trail } from '../../internal/trail/trail.ts';
 import { Activity, LIMITED_MS } from '../../internal/console/activity.ts';
 import { readPods } from '../../internal/console/readings.ts';
-import type { Desk } from '../../internal/console/routes.ts';
+import type { ConsoleDesk } from '../../internal/console/routes.ts';
 import { startConsole } from '../../internal/console/server.ts';
-import { SESSION_SECONDS, type Person } from '../../internal/console/sign-in.ts';
+import { SESSION_SECONDS, type ConsolePerson } from '../../internal/console/sign-in.ts';
 import type { Office } from '../../internal/orders/order.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
@@ -27,14 +27,12 @@ import { createConsoleMetrics } from '../../internal/telemetry/metrics.ts';
 import { partnersView } from '../../internal/view/partners.ts';
 import { tallyOf } from '../../internal/view/search.ts';
 
-type Config = ConfigOf<'console'>;
-
 /** The first page refreshes as often. */
 const READ_EVERY_MS = 10_000;
 /** Three missed rounds: what is shown is then too old to act on. */
 const READINGS_FAIL_AFTER_MS = 35_000;
 
-export async function startConsoleProcess(config: Config, tools: ProcessTools) {
+export async function startConsoleProcess(config: ConfigOf<'console'>, tools: ProcessTools) {
   const { log, closers } = tools;
   const { db, mongo, loops, clock, adminUrl, serving } = await openProcess(
     config,
@@ -52,7 +50,7 @@ export async function startConsoleProcess(config: Config, tools: ProcessTools) {
       ? mongoReason(mongo, error)
       : undefined;
   };
-  const trailOf = (person: Omit<Person, 'role'>, why?: string): Trail =>
+  const trailOf = (person: Omit<ConsolePerson, 'role'>, why?: string): Trail =>
     new Trail({
       db,
       clock,
@@ -72,7 +70,7 @@ export async function startConsoleProcess(config: Config, tools: ProcessTools) {
   };
   const moves = new OperatorMoves({ db, retention: retentionOf(config), clock });
   const corrections = new AccountCorrections({ db, clock });
-  const officeOf = (person: Person, why?: string): Office => ({
+  const officeOf = (person: ConsolePerson, why?: string): Office => ({
     desk: { ...reads, moves, corrections, trail: trailOf(person, why) },
     clock,
   });
@@ -98,7 +96,7 @@ export async function startConsoleProcess(config: Config, tools: ProcessTools) {
   return { url: server.url, adminUrl };
 }
 
-function oidcOf(config: Config) {
+function oidcOf(config: ConfigOf<'console'>) {
   const {
     OIDC_ISSUER: issuer,
     OIDC_CLIENT_ID: clientId,
@@ -124,9 +122,9 @@ function oidcOf(config: Config) {
 
 /** In the background, so that the first page needs no store. */
 function followReadings(
-  { CONSOLE_PROCESSES: addresses }: Config,
+  { CONSOLE_PROCESSES: addresses }: ConfigOf<'console'>,
   parts: {
-    readonly reads: Desk['reads'];
+    readonly reads: ConsoleDesk['reads'];
     readonly clock: Clock;
     readonly loops: Loops<'pods' | 'stored'>;
     readonly databaseFault: (error: unknown) => string | undefined;

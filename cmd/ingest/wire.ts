@@ -57,7 +57,7 @@ export async function startIngest(config: ConfigOf<'ingest'>, tools: ProcessTool
   const draining = new AbortController();
   const { signal: drain } = draining;
   ready.push(() => (drain.aborted ? ['draining'] : []));
-  const parts: Parts = { ...opened, partnerLabels: new PartnerLabels(), drain };
+  const parts: IngestParts = { ...opened, partnerLabels: new PartnerLabels(), drain };
 
   const limiter = openLimiter(config, parts);
   const app = await createIngestServer(settings, {
@@ -99,7 +99,7 @@ function settingsOf(config: ConfigOf<'ingest'>) {
   };
 }
 
-function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics, warnings }: Parts) {
+function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics, warnings }: IngestParts) {
   const use = { commandTimeoutMs: LIMITER_PROBE_MS, autoPipeline: true } as const;
   const { redisUrl, redisTls } = redisOf(config);
   const redis = createRedis(redisUrl, use, { log, warnings, redisTls });
@@ -118,12 +118,12 @@ function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics, warnin
 const STATUS_CONNECTIONS = 6;
 const ENDS_TIMEOUT_MS = 1_000;
 
-export type Parts = Opened<IngestMetrics> & {
+export type IngestParts = Opened<IngestMetrics> & {
   readonly partnerLabels: PartnerLabels;
   readonly drain: AbortSignal;
 };
 
-export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
+export function openStores(config: ConfigOf<'ingest'>, parts: IngestParts) {
   const commitClient = { retryWrites: false, maxPoolSize: groupCommitLimits.maxInFlight + 1 };
   const commitDb = openDatabase(
     'group commit',
@@ -149,7 +149,7 @@ export function openStores(config: ConfigOf<'ingest'>, parts: Parts) {
 }
 
 /** Opened last and closed first, so that withdrawals have the whole drain to settle. */
-function openCommits(config: ConfigOf<'ingest'>, commitDb: Db, parts: Parts) {
+function openCommits(config: ConfigOf<'ingest'>, commitDb: Db, parts: IngestParts) {
   const { closers } = parts;
   const withdrawals = new Withdrawals({
     ...parts,
@@ -184,7 +184,7 @@ function openDatabase(
   timeoutMs: number,
   options: MongoClientOptions,
   config: ConfigOf<'ingest'>,
-  { log, closers, ready }: Parts,
+  { log, closers, ready }: IngestParts,
 ): Db {
   const mongo = createMongo(config.MONGODB_URI, `partner-ingest ${name}`, {
     socketTimeoutMS: timeoutMs,
@@ -200,7 +200,7 @@ function openDatabase(
   return db;
 }
 
-function openStatuses(config: ConfigOf<'ingest'>, parts: Parts): Statuses {
+function openStatuses(config: ConfigOf<'ingest'>, parts: IngestParts): Statuses {
   const client = { maxPoolSize: STATUS_CONNECTIONS };
   const db = openDatabase('status', STATUS_TIMEOUT_MS, client, config, parts);
   const reader = new StatusReader({ db });
@@ -215,7 +215,7 @@ function openStatuses(config: ConfigOf<'ingest'>, parts: Parts): Statuses {
 
 function openHints(
   config: ConfigOf<'ingest'>,
-  { db, clock, log, closers, metrics, warnings }: Parts,
+  { db, clock, log, closers, metrics, warnings }: IngestParts,
 ) {
   const sender = new HintSender({ ...redisOf(config), log, warnings });
   closers.add('queues', () => sender.close());
@@ -229,7 +229,7 @@ function openHints(
   return outbox;
 }
 
-function openKeys(parts: Parts): KeyCache {
+function openKeys(parts: IngestParts): KeyCache {
   const { db, contact, loops, closers, metrics, partnerLabels, ready } = parts;
   const keys = new KeyCache({
     ...parts,

@@ -13,11 +13,11 @@ import type { ProcessorMetrics } from '../../internal/telemetry/metrics.ts';
 /** A relay that is silent for longer counts as away, and the processor is ready without it. */
 const FIRST_ANSWER_MS = 15_000;
 
-type Config = ConfigOf<'processor'>;
-
-type Parts = Opened<ProcessorMetrics>;
-
-export function openMail(config: Config, relay: Relay, parts: Parts) {
+export function openMail(
+  config: ConfigOf<'processor'>,
+  relay: Relay,
+  parts: Opened<ProcessorMetrics>,
+) {
   const { clock, metrics, ready, warnings, log, closers } = parts;
   const mailer = createMailer({
     relay,
@@ -64,7 +64,10 @@ export function openMail(config: Config, relay: Relay, parts: Parts) {
   return { mailer, mailGate };
 }
 
-function openMailPace(config: Config, { clock, closers, ...tools }: Parts): MailPace | undefined {
+function openMailPace(
+  config: ConfigOf<'processor'>,
+  { clock, closers, ...tools }: Opened<ProcessorMetrics>,
+): MailPace | undefined {
   const { MAIL_PER_SECOND: perSecond, PROCESSOR_REPLICAS: processes } = config;
   if (perSecond === 0) return undefined;
   const { redisUrl, redisTls } = redisOf(config);
@@ -74,6 +77,6 @@ function openMailPace(config: Config, { clock, closers, ...tools }: Parts): Mail
   return new MailPace({ perSecond, processes, redis, clock });
 }
 
-function mailPlaces(config: Config): number {
+function mailPlaces(config: ConfigOf<'processor'>): number {
   return config.MAIL_CONNECTIONS === 0 ? config.PROCESSOR_CONCURRENCY : config.MAIL_CONNECTIONS;
 }

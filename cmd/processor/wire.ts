@@ -47,14 +47,12 @@ const PROGRESS_DEADLINE_MS = 60_000;
 /** Holds must take effect within five seconds. */
 const FOLLOW_HOLDS_MS = 1_000;
 
-type Config = ConfigOf<'processor'>;
-
 /** Longer than one read that ends by its time limit, and its repetition. */
 const LOOP_FAILS_MS = 60_000;
 /** Exceeds the workers' own deadline, so that they release their connections. */
 const CLOSE_WORKERS_MS = FINISH_WORK_MS + 5_000;
 
-export async function startProcessor(config: Config, tools: ProcessTools) {
+export async function startProcessor(config: ConfigOf<'processor'>, tools: ProcessTools) {
   const { closers } = tools;
   // An operator's mistakes show before anything is opened.
   const relay = relayOf(config.SMTP_URL, config.SMTP_TLS);
@@ -96,13 +94,13 @@ export async function startProcessor(config: Config, tools: ProcessTools) {
   return { adminUrl };
 }
 
-type Parts = Opened<ProcessorMetrics> & { readonly templates: Templates };
+type ProcessorParts = Opened<ProcessorMetrics> & { readonly templates: Templates };
 
 function openWork(
-  config: Config,
+  config: ConfigOf<'processor'>,
   { mailer, mailGate }: ReturnType<typeof openMail>,
   sender: HintSender,
-  { db, clock, log, closers, metrics, templates }: Parts,
+  { db, clock, log, closers, metrics, templates }: ProcessorParts,
 ) {
   const retries = new HintOutbox({ sender, results: metrics.hints });
   closers.add('retries', () => retries.whenEmpty());
@@ -156,10 +154,10 @@ function openWork(
 }
 
 function startWork(
-  config: Config,
+  config: ConfigOf<'processor'>,
   { line, outage, holds, store, accounts, lateBounces }: ReturnType<typeof openWork>,
   sender: HintSender,
-  { db, clock, metrics, live, loops, log, closers, warnings }: Parts,
+  { db, clock, metrics, live, loops, log, closers, warnings }: ProcessorParts,
 ): void {
   const consumer = new Consumer({
     ...redisOf(config),

@@ -22,7 +22,7 @@ export const erase = guarded({
   options: ['email', 'ein', 'yes'],
   final: true,
   run: async (call) => {
-    const work: Work = {
+    const work: Erasure = {
       call,
       ...(await subjectOf(call)),
       looked: new Set(),
@@ -61,7 +61,7 @@ interface Found {
   readonly record?: PersonalRecord;
 }
 
-interface Work {
+interface Erasure {
   readonly call: Call;
   readonly person: Person;
   /** The request that named the person. */
@@ -73,7 +73,7 @@ interface Work {
   isLeft: boolean;
 }
 
-async function subjectOf(call: Call): Promise<Pick<Work, 'person' | 'named'>> {
+async function subjectOf(call: Call): Promise<Pick<Erasure, 'person' | 'named'>> {
   const [id] = call.positionals;
   const { email, ein } = call.values;
   if ([id, email, ein].filter((given) => given !== undefined).length !== 1) {
@@ -91,7 +91,7 @@ async function subjectOf(call: Call): Promise<Pick<Work, 'person' | 'named'>> {
 }
 
 /** What the indexes find, then what stands in kept bodies, and the named request last. */
-async function* everything(work: Work): AsyncGenerator<Found[]> {
+async function* everything(work: Erasure): AsyncGenerator<Found[]> {
   const { person, named, looked, call } = work;
   const { submissions, accounts } = call.desk;
   const others = (page: readonly PersonalRecord[]) => page.filter(({ _id }) => _id !== named);
@@ -128,7 +128,7 @@ function accountFound(account: Account): Found {
 async function* withAccounts(
   records: readonly PersonalRecord[],
   known: Relation | undefined,
-  { person, named, gone, call }: Work,
+  { person, named, gone, call }: Erasure,
 ): AsyncGenerator<Found[]> {
   yield records.map((record) => {
     const { _id: id, state } = record;
@@ -142,7 +142,7 @@ async function* withAccounts(
   yield accounts.filter(({ owner, requestId }) => isSame(person, owner) || requestId === named);
 }
 
-function planOf(found: Found, { call, named, looked, isLeft }: Work): OrderPlan | undefined {
+function planOf(found: Found, { call, named, looked, isLeft }: Erasure): OrderPlan | undefined {
   const { id, requestId, relation, record } = found;
   const { yes } = call.values;
   if (relation === 'none' || looked.has(id)) return undefined;
@@ -188,7 +188,7 @@ async function keepWhole(id: string, { corrections, submissions }: Desk): Promis
   return isErased;
 }
 
-function rowOf(found: Found, plan: OrderPlan, outcome: Outcome, work: Work) {
+function rowOf(found: Found, plan: OrderPlan, outcome: Outcome, work: Erasure) {
   const { what, id, state, owner } = found;
   const { to = '', whyNot = '' } = plan;
   work.looked.add(id);
@@ -207,7 +207,7 @@ function rowOf(found: Found, plan: OrderPlan, outcome: Outcome, work: Work) {
 async function reportOf(
   { looked, done, isStopped }: Tally<Found>,
   rows: readonly { readonly json: object }[],
-  work: Work,
+  work: Erasure,
 ) {
   const { isLeft, call } = work;
   const { yes = false } = call.values;
@@ -243,7 +243,7 @@ function otherHalf(person: Person, { email = '', ein = '' }: Person): string {
 }
 
 /** Requests that are left although they may be the same person's: of the same EIN or address. */
-async function alikeOf({ person, named, others, gone, call }: Work) {
+async function alikeOf({ person, named, others, gone, call }: Erasure) {
   const { submissions, accounts } = call.desk;
   const same = person.ein === undefined ? 'ein' : 'email';
   const found = new Set<string>();

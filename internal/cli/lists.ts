@@ -10,7 +10,7 @@ import {
   OPEN_COUNTED,
 } from '../view/partners.ts';
 import { recordJson } from '../view/record.ts';
-import { rowOf, searchInWords, tallyOf, type FoundRow, type Tally } from '../view/search.ts';
+import { rowOf, searchInWords, tallyOf, type FoundRow, type TallyLine } from '../view/search.ts';
 import { fromNow, utcSeconds } from '../view/times.ts';
 import { EXIT, UsageError, type Call, type Command, type ExitCode } from './command.ts';
 import { FIND_DEFAULT } from './bounds.ts';
@@ -113,7 +113,7 @@ export const find: Command = {
 };
 
 const COUNTED = (['count', 'partner', 'state', 'field', 'why', 'newest'] as const).map(
-  (name): Column<Tally> => [name.toUpperCase(), (tally) => String(tally[name])],
+  (name): Column<TallyLine> => [name.toUpperCase(), (tally) => String(tally[name])],
 );
 
 async function countRequests(call: Call): Promise<ExitCode> {

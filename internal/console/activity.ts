@@ -4,7 +4,7 @@ import { later } from '../platform/process/clock.ts';
 import type { TurnedAwayCount } from '../submission/support-queries.ts';
 import type { LineState } from '../view/next.ts';
 import type { PartnerView } from '../view/partners.ts';
-import type { Tally } from '../view/search.ts';
+import type { TallyLine } from '../view/search.ts';
 import type { Pod, Sample } from './readings.ts';
 
 /** Of charts and counts. */
@@ -55,7 +55,7 @@ interface Growth extends Sample {
   readonly aMinute: number;
 }
 
-interface Seen {
+interface SeenSamples {
   readonly samples: readonly Sample[];
   readonly at: Date;
 }
@@ -64,7 +64,7 @@ const FINAL = ['completed', 'rejected', 'undeliverable', 'dead_lettered'];
 
 interface Stored {
   readonly partners: readonly PartnerView[];
-  readonly dead: readonly Tally[];
+  readonly dead: readonly TallyLine[];
   readonly secrets: readonly SecretProblem[];
   /** Of the last `LIMITED_MS`. */
   readonly turnedAway: readonly TurnedAwayCount[];
@@ -82,14 +82,14 @@ export class Activity {
   readonly startedAt: Date;
   /** What all processors wait for, and since which round. */
   readonly #awaited = new Map<string, Date>();
-  #seen: ReadonlyMap<string, Seen> = new Map();
+  #seen: ReadonlyMap<string, SeenSamples> = new Map();
 
   constructor(startedAt: Date) {
     this.startedAt = startedAt;
   }
 
   add(pods: readonly Pod[], at: Date): void {
-    const seen = new Map<string, Seen>();
+    const seen = new Map<string, SeenSamples>();
     const grown: Growth[][] = [];
     for (const { at: address, answers, samples } of pods) {
       const last = this.#seen.get(address);
@@ -185,7 +185,7 @@ export function gauge(pods: readonly Pod[], name: string, labels: object = {}) {
   return values.length === 0 ? undefined : Math.max(...values);
 }
 
-function growthOf(now: Seen, before: Seen): Growth[] {
+function growthOf(now: SeenSamples, before: SeenSamples): Growth[] {
   const minutes = (now.at.getTime() - before.at.getTime()) / 60_000;
   if (minutes <= 0) return [];
   const values = new Map(before.samples.map(({ series, value }) => [series, value]));

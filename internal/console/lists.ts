@@ -16,7 +16,7 @@ export const LIST_PAGE = 50;
 /** Some MB in memory; more is work for the database's own tools. */
 export const CSV_ROWS = 5_000;
 
-type Query = Readonly<Record<string, unknown>>;
+type QueryString = Readonly<Record<string, unknown>>;
 
 export function addRequestLists(
   app: FastifyInstance,
@@ -24,7 +24,7 @@ export function addRequestLists(
   clock: Clock,
 ): void {
   app.get('/requests', async (request, reply) => {
-    const asked = request.query as Query;
+    const asked = request.query as QueryString;
     // A form sends its empty fields, too.
     if (Object.values(asked).includes(''))
       return reply.redirect(addressOf('/requests', asked), 303);
@@ -51,7 +51,7 @@ export function addRequestLists(
     });
   });
   app.get('/requests.csv', LIMITED, async (request, reply) => {
-    const { search, faults } = searchOf(request.query as Query, clock.now());
+    const { search, faults } = searchOf(request.query as QueryString, clock.now());
     if (search === undefined) return reply.say(400, Object.values(faults).join(' '));
     const { found, next } = await submissions.list(search, CSV_ROWS);
     const name = next === undefined ? 'requests' : `requests-newest-${found.length}`;
@@ -80,7 +80,7 @@ export function listOf(asked: Readonly<Record<string, string>>, now: Date): stri
   return addressOf('/requests', { ...asked, ...defined(iso) });
 }
 
-export function addressOf(path: string, asked: Query): string {
+export function addressOf(path: string, asked: QueryString): string {
   const filled = Object.entries(asked).filter(([, value]) => value !== undefined && value !== '');
   const query = new URLSearchParams(
     filled.map(([name, value]): [string, string] => [name, String(value)]),
@@ -90,7 +90,7 @@ export function addressOf(path: string, asked: Query): string {
 
 /** Either a search, or a sentence for each field that is wrong. */
 function searchOf(
-  asked: Query,
+  asked: QueryString,
   now: Date,
 ): { readonly search?: Search; readonly faults: Readonly<Record<string, string>> } {
   const before = z.string().regex(/^req_[0-9a-z]{26}$/, 'It must be the id of a request.');

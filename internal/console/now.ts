@@ -3,7 +3,7 @@ import type { SecretProblem } from '../partner/secret-problems.ts';
 import { later } from '../platform/process/clock.ts';
 import { duration } from '../platform/process/terminal.ts';
 import { kinds } from '../self-audit/rules.ts';
-import type { Tally } from '../view/search.ts';
+import type { TallyLine } from '../view/search.ts';
 import { turnedAwayRows } from '../view/turned-away.ts';
 import { gauge, LIMITED_MS, type Activity } from './activity.ts';
 import { answersOf } from './answers.ts';
@@ -26,7 +26,7 @@ const MANY = 50;
 const COUNTED_WITHIN_S = 60;
 
 /** `bad` stops something; `warn` does not yet. */
-interface Problem {
+interface NowProblem {
   readonly weight: 'bad' | 'warn';
   readonly who: string;
   readonly what: string;
@@ -79,7 +79,7 @@ function unreadOf({ rounds, stored, pods }: Activity): string[] {
 }
 
 /** Worst first. */
-function problemsOf(activity: Activity, now: Date): Problem[] {
+function problemsOf(activity: Activity, now: Date): NowProblem[] {
   const { pods, rounds, stored } = activity;
   const { dead, secrets, fault } = stored;
   const isThere = (name: string): boolean => pods.some(({ component }) => component === name);
@@ -105,7 +105,7 @@ function problemsOf(activity: Activity, now: Date): Problem[] {
   return all.toSorted(({ weight }, other) => weight.localeCompare(other.weight));
 }
 
-const bad = (who: string, what: string, links: Partial<Problem> = {}): Problem => ({
+const bad = (who: string, what: string, links: Partial<NowProblem> = {}): NowProblem => ({
   weight: 'bad',
   who,
   what,
@@ -113,7 +113,7 @@ const bad = (who: string, what: string, links: Partial<Problem> = {}): Problem =
 });
 
 /** What alerts tell after minutes. */
-function causesOf(pods: readonly Pod[], now: Date, namesSecrets: boolean): Problem[] {
+function causesOf(pods: readonly Pod[], now: Date, namesSecrets: boolean): NowProblem[] {
   const value = (name: string, labels?: object): number => gauge(pods, name, labels) ?? 0;
   const [account, mail] = ['recorded', 'account_created'].map((state) =>
     value('oldest_waiting_seconds', { state }),
@@ -122,8 +122,8 @@ function causesOf(pods: readonly Pod[], now: Date, namesSecrets: boolean): Probl
   const countedAgo = now.getTime() / 1_000 - counted;
   const ending = value('partners_keys_ending');
   const ago = (seconds: number): string => duration(seconds * 1_000);
-  const warn = (who: string, what: string): Problem => ({ weight: 'warn', who, what });
-  const causes: [isSo: boolean, Problem][] = [
+  const warn = (who: string, what: string): NowProblem => ({ weight: 'warn', who, what });
+  const causes: [isSo: boolean, NowProblem][] = [
     [gauge(pods, 'leader') === 0, bad('controller', 'none leads')],
     [
       gauge(pods, 'probe_success') === 0,
@@ -151,7 +151,7 @@ function causesOf(pods: readonly Pod[], now: Date, namesSecrets: boolean): Probl
 }
 
 /** Most frequent first. */
-function deadLetters(dead: readonly Tally[]): Problem[] {
+function deadLetters(dead: readonly TallyLine[]): NowProblem[] {
   const all = dead
     .filter(({ test }) => !test)
     .map(({ count, partner, why, newest: request }) =>
@@ -165,9 +165,9 @@ function deadLetters(dead: readonly Tally[]): Problem[] {
 /** Pods that say the same share a line. */
 function shared(
   pods: readonly Pod[],
-  weight: Problem['weight'],
+  weight: NowProblem['weight'],
   said: 'faults' | 'warnings',
-): Problem[] {
+): NowProblem[] {
   const all = pods.flatMap((pod) =>
     pod[said].map((what) => ({ what, who: `${pod.component} ${pod.at}`.trim() })),
   );
@@ -179,13 +179,15 @@ function shared(
 }
 
 /** A line for each Secret; the controller itself warns of keys that would end. */
-function brokenSecrets(problems: readonly SecretProblem[]): Problem[] {
+function brokenSecrets(problems: readonly SecretProblem[]): NowProblem[] {
   const told = problems.filter(({ code }) => code !== 'keys_would_end');
-  const lines = [...Map.groupBy(told, ({ secret }) => secret)].map(([secret, theirs]): Problem => {
-    const { partnerId = '' } = theirs[0]!;
-    const who = secret === '' ? 'partner Secrets' : `Secret ${secret} ${partnerId}`.trim();
-    return { weight: 'warn', who, what: theirs.map(({ message }) => message).join('; ') };
-  });
+  const lines = [...Map.groupBy(told, ({ secret }) => secret)].map(
+    ([secret, theirs]): NowProblem => {
+      const { partnerId = '' } = theirs[0]!;
+      const who = secret === '' ? 'partner Secrets' : `Secret ${secret} ${partnerId}`.trim();
+      return { weight: 'warn', who, what: theirs.map(({ message }) => message).join('; ') };
+    },
+  );
   const more = lines.length - SECRETS_SHOWN;
   const rest = {
     weight: 'warn',
@@ -196,8 +198,8 @@ function brokenSecrets(problems: readonly SecretProblem[]): Problem[] {
 }
 
 /** Of the self-audit that the leading controller makes. */
-function findingsOf(pods: readonly Pod[]): Problem[] {
-  return Object.entries(kinds).flatMap(([kind, { weight, meaning }]): Problem[] => {
+function findingsOf(pods: readonly Pod[]): NowProblem[] {
+  return Object.entries(kinds).flatMap(([kind, { weight, meaning }]): NowProblem[] => {
     const count = gauge(pods, 'audit_findings', { kind }) ?? 0;
     const what = `${count} found: each ${meaning}; see "partner-ingest audit"`;
     return count === 0
@@ -207,9 +209,9 @@ function findingsOf(pods: readonly Pod[]): Problem[] {
 }
 
 /** A partner at its limit loses requests of which no record says anything. */
-function atTheirLimit(activity: Activity, now: Date): Problem[] {
+function atTheirLimit(activity: Activity, now: Date): NowProblem[] {
   const lately = [...activity.partners(later(now, -LIMITED_MS))];
-  return lately.flatMap(([partner, got]): Problem[] => {
+  return lately.flatMap(([partner, got]): NowProblem[] => {
     const { requests, answers } = answersOf(got);
     const limited = answers.find((one) => one.got === '429');
     if (limited === undefined) return [];

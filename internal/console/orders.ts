@@ -22,7 +22,7 @@ import { cardOf, type State } from '../submission/states.ts';
 import { keysView, OPEN_COUNTED } from '../view/partners.ts';
 import { WHY_MAX } from '../view/search-fields.ts';
 import { filledIn } from './routes.ts';
-import { LIMITED, type Person } from './sign-in.ts';
+import { LIMITED, type ConsolePerson } from './sign-in.ts';
 
 /** An order has a few steps, each of which the client of MongoDB ends after 10 s. */
 const ORDER_WITHIN_MS = 25_000;
@@ -83,7 +83,7 @@ const actions: ReadonlyMap<string, Action> = new Map([
 
 export interface OrderParts {
   /** Its trail names the person and the reason. */
-  readonly officeOf: (person: Person, why?: string) => Office;
+  readonly officeOf: (person: ConsolePerson, why?: string) => Office;
   readonly log: Logger;
   readonly databaseFault: (error: unknown) => string | undefined;
 }

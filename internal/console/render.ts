@@ -4,7 +4,7 @@ import { Eta } from 'eta';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { Clock } from '../platform/process/clock.ts';
 import { duration, printable } from '../platform/process/terminal.ts';
-import { formOwner, type Person } from './sign-in.ts';
+import { formOwner, type ConsolePerson } from './sign-in.ts';
 import type { State } from '../submission/states.ts';
 import { causesOf, keyStatusInWords, switchedOffBy, type PartnerView } from '../view/partners.ts';
 import { toneOf } from '../view/request.ts';
@@ -133,7 +133,7 @@ export function addPages(
   const run = (order: string): Html => commandOf(command, order);
   /** Leads to the plan, for an operator. */
   const actFor =
-    (person: Person | undefined) =>
+    (person: ConsolePerson | undefined) =>
     (order: { readonly name: string; readonly part: string } | undefined): Html =>
       order === undefined || person?.role !== 'operator'
         ? new Html('')

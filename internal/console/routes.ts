@@ -19,7 +19,7 @@ import type { Activity } from './activity.ts';
 import { answersOf } from './answers.ts';
 import { addRequestLists, addressOf, listOf } from './lists.ts';
 import { nowView } from './now.ts';
-import { LIMITED, type Person } from './sign-in.ts';
+import { LIMITED, type ConsolePerson } from './sign-in.ts';
 
 /** Fields that name a person, so a page does not repeat them. */
 const PERSONAL = ['id', 'email', 'ein', 'name'];
@@ -31,16 +31,16 @@ const KEPT = ['id', 'since', 'until', ...Object.keys(fields)];
 const CONTINUED = 1_000;
 const CONTINUED_MS = 3_600_000;
 
-export interface Desk {
+export interface ConsoleDesk {
   readonly reads: Omit<Reads, 'accountRequestsKeptMs'>;
   /** A trail that names this person. */
-  readonly trailOf: (person: Person, why?: string) => Pick<Trail, 'revealed' | 'loggedOut'>;
+  readonly trailOf: (person: ConsolePerson, why?: string) => Pick<Trail, 'revealed' | 'loggedOut'>;
   readonly activity: Activity;
 }
 
 type Form = Readonly<Record<string, string>>;
 
-export function addRoutes(app: FastifyInstance, desk: Desk, clock: Clock): void {
+export function addRoutes(app: FastifyInstance, desk: ConsoleDesk, clock: Clock): void {
   addNow(app, desk, clock);
   addFind(app, desk, clock);
   addRequest(app, desk, clock);
@@ -48,7 +48,7 @@ export function addRoutes(app: FastifyInstance, desk: Desk, clock: Clock): void 
   addRequestLists(app, desk.reads, clock);
 }
 
-function addNow(app: FastifyInstance, { activity }: Desk, clock: Clock): void {
+function addNow(app: FastifyInstance, { activity }: ConsoleDesk, clock: Clock): void {
   app.get('/', (_, reply) =>
     reply.page('now', { title: 'Now', view: nowView(activity, clock.now()) }),
   );
@@ -65,7 +65,7 @@ function addNow(app: FastifyInstance, { activity }: Desk, clock: Clock): void {
   );
 }
 
-function addFind(app: FastifyInstance, desk: Desk, clock: Clock): void {
+function addFind(app: FastifyInstance, desk: ConsoleDesk, clock: Clock): void {
   /** By the token in the form that asks for the next page, so that no page holds personal data. */
   const continued = new Map<string, { readonly asked: Form; readonly before: string }>();
   const page = (reply: FastifyReply, more: object) =>
@@ -137,7 +137,7 @@ function searchOf(
     : { search: data as Search, faults: {} };
 }
 
-function addRequest(app: FastifyInstance, desk: Desk, clock: Clock): void {
+function addRequest(app: FastifyInstance, desk: ConsoleDesk, clock: Clock): void {
   const find = (request: FastifyRequest) =>
     lookUp((request.params as { id: string }).id, desk.reads, clock.now());
   const page = async (
@@ -180,7 +180,7 @@ function addRequest(app: FastifyInstance, desk: Desk, clock: Clock): void {
   });
 }
 
-function addLists(app: FastifyInstance, { reads, activity }: Desk, clock: Clock): void {
+function addLists(app: FastifyInstance, { reads, activity }: ConsoleDesk, clock: Clock): void {
   app.get('/dead-letters', async (_, reply) =>
     reply.page('dead-letters', {
       title: 'Dead letters',

@@ -13,7 +13,7 @@ import type { Logger } from '../platform/process/log.ts';
 import { isLoopback } from '../platform/http/networks.ts';
 import { addOrders, type OrderParts } from './orders.ts';
 import { addPages } from './render.ts';
-import { addRoutes, type Desk } from './routes.ts';
+import { addRoutes, type ConsoleDesk } from './routes.ts';
 import {
   addEverybody,
   addSignIn,
@@ -41,7 +41,7 @@ interface ConsoleOptions {
   readonly oidc?: OidcOptions;
   /** How the operator's command is run in this installation. */
   readonly command: string;
-  readonly desk: Desk;
+  readonly desk: ConsoleDesk;
   /** Absent: nobody may act. */
   readonly officeOf?: OrderParts['officeOf'];
   /** Sessions that people ended, at this pod or another. */

@@ -11,7 +11,7 @@ import type { Logger } from '../platform/process/log.ts';
 /** `viewer` sees everything masked; `support` may reveal; `operator` may also act. */
 export type Role = 'viewer' | 'support' | 'operator';
 
-export interface Person {
+export interface ConsolePerson {
   /** Of the session; absent without OIDC. */
   readonly id?: string;
   readonly name: string;
@@ -25,7 +25,7 @@ export interface Person {
 declare module 'fastify' {
   interface FastifyRequest {
     /** Undefined for a person who must log in first. */
-    readonly person: Person | undefined;
+    readonly person: ConsolePerson | undefined;
   }
 }
 
@@ -60,7 +60,7 @@ const NOT_LOGGED_IN =
 
 /** Kubernetes' own rights decide who may forward a port. */
 export function addEverybody(app: FastifyInstance): void {
-  const somebody: Person = { name: 'somebody', nameFrom: 'console', role: 'support' };
+  const somebody: ConsolePerson = { name: 'somebody', nameFrom: 'console', role: 'support' };
   app.decorateRequest('person', { getter: () => somebody });
 }
 
@@ -116,7 +116,7 @@ function cookieOf<Content extends object>(name: string, maxAge: number, clock: C
   };
 }
 
-type Session = Person & { readonly id: string };
+type Session = ConsolePerson & { readonly id: string };
 
 interface SignInParts {
   readonly secret: string;
@@ -124,7 +124,7 @@ interface SignInParts {
   readonly log: Logger;
   /** Sessions whose cookie is void, although its time is not over. */
   readonly ended: Set<string>;
-  readonly desk: { readonly trailOf: (person: Person) => Pick<Trail, 'loggedOut'> };
+  readonly desk: { readonly trailOf: (person: ConsolePerson) => Pick<Trail, 'loggedOut'> };
 }
 
 export function addSignIn(app: FastifyInstance, options: OidcOptions, parts: SignInParts): void {

@@ -164,7 +164,7 @@ const NAMED = 10;
 /** Of the room for keys; the rest is time to remove old keys. */
 const NEARLY_FULL = 0.8;
 
-export interface Plan {
+export interface KeyPlan {
   readonly keys: readonly StoredKey[];
   readonly put: number;
   /** Hashes. */
@@ -188,7 +188,7 @@ export function planRound(
     /** By hash: an operator has said that they end. */
     readonly revoked: { has(hash: string): boolean };
   },
-): Plan {
+): KeyPlan {
   const all = [...stored.values()];
   const next = new Map(stored);
   for (const key of wanted.values()) {

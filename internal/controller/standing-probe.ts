@@ -14,7 +14,7 @@ interface StandingProbeTools {
   readonly metrics: ControllerMetrics;
 }
 
-type Step = 'accept' | 'outcome';
+type ProbeStep = 'accept' | 'outcome';
 
 /** A round rejects with the step that failed and what was answered. */
 export function standingProbe({ target, clock, metrics }: StandingProbeTools): LeaderLoop {
@@ -27,8 +27,8 @@ export function standingProbe({ target, clock, metrics }: StandingProbeTools): L
     failsAfterMs: 3 * EVERY_MS,
     reason: (error) => (error as Error).message,
     async run(term) {
-      const took = new Map<Step, number>();
-      const timed = async <T>(step: Step, run: () => Promise<T>): Promise<T> => {
+      const took = new Map<ProbeStep, number>();
+      const timed = async <T>(step: ProbeStep, run: () => Promise<T>): Promise<T> => {
         const beganMs = clock.monotonicMs();
         const result = await run().catch((error: unknown) => {
           throw new Error(`the step ${step} fails: ${(error as Error).message}`, { cause: error });

@@ -7,7 +7,7 @@ import type { Clock } from '../platform/process/clock.ts';
 import { Connection } from './connections.ts';
 import { errors } from './errors.ts';
 
-type Refusal = (typeof errors)['keyMissing' | 'keyInvalid' | 'partnerInactive'];
+type KeyRefusal = (typeof errors)['keyMissing' | 'keyInvalid' | 'partnerInactive'];
 
 type Because = 'revoked' | 'ended' | 'address' | 'mode';
 
@@ -20,7 +20,7 @@ export type Authentication =
     }
   | {
       readonly ok: false;
-      readonly answer: Refusal;
+      readonly answer: KeyRefusal;
       /** Absent, like the next two, where the key is unknown. */
       readonly keyId?: string;
       readonly partnerId?: string;

@@ -8,7 +8,7 @@ import { STATUS_TIMEOUT_MS } from './bounds.ts';
 /** Two queries under way keep the database and the process busy. */
 const QUERIES = 2;
 
-interface Read<Item, Result> {
+interface QueuedRead<Item, Result> {
   readonly item: Item;
   readonly endsAt: number;
   resolve(result: Result): void;
@@ -26,9 +26,9 @@ interface FairReadsOptions<Item, Result> {
 
 export class FairReads<Item, Result> {
   readonly #query: FairReadsOptions<Item, Result>['query'];
-  readonly #shares: FairShares<Read<Item, Result>>;
-  readonly #waiting = new Turns<Read<Item, Result>>();
-  readonly #batcher: Batcher<Read<Item, Result>>;
+  readonly #shares: FairShares<QueuedRead<Item, Result>>;
+  readonly #waiting = new Turns<QueuedRead<Item, Result>>();
+  readonly #batcher: Batcher<QueuedRead<Item, Result>>;
 
   constructor({ max, together, query }: FairReadsOptions<Item, Result>) {
     this.#query = query;
@@ -60,7 +60,7 @@ export class FairReads<Item, Result> {
     }
   }
 
-  async #send(reads: readonly Read<Item, Result>[]): Promise<void> {
+  async #send(reads: readonly QueuedRead<Item, Result>[]): Promise<void> {
     try {
       const leftMs = Math.max(...reads.map(({ endsAt }) => endsAt)) - performance.now();
       const items = reads.map(({ item }) => item);

@@ -39,7 +39,7 @@ type CountingRedis = RedisClient & {
   ): Promise<number[]>;
 };
 
-interface Counted {
+interface WindowCount {
   readonly current: number;
   readonly ttl: number;
 }
@@ -48,7 +48,7 @@ interface Count {
   readonly key: string;
   readonly windowMs: number;
   readonly max: number;
-  readonly answer: (counted: Counted) => void;
+  readonly answer: (counted: WindowCount) => void;
 }
 
 interface LimiterStoreTools {
@@ -81,14 +81,14 @@ export class SharedLimiterStore {
 
   incr(
     key: string,
-    answer: (error: null, counted: Counted) => void,
+    answer: (error: null, counted: WindowCount) => void,
     windowMs: number,
     max: number,
   ): void {
     this.#count({ key, windowMs, max, answer: (counted) => answer(null, counted) });
   }
 
-  count(key: string, windowMs: number, max: number): Promise<Counted> {
+  count(key: string, windowMs: number, max: number): Promise<WindowCount> {
     return new Promise((answer) => this.#count({ key, windowMs, max, answer }));
   }
 
@@ -152,7 +152,7 @@ export class SharedLimiterStore {
       this.#answer('local', count, this.#local.add(count.key, count.windowMs));
   }
 
-  #answer(store: 'redis' | 'local', { max, answer }: Count, counted: Counted): void {
+  #answer(store: 'redis' | 'local', { max, answer }: Count, counted: WindowCount): void {
     this.#tools.metrics.limiterDecisions.inc({
       store,
       decision: counted.current > max ? 'refused' : 'served',
@@ -189,7 +189,7 @@ export class SharedLimiterStore {
 class LocalCounts {
   readonly #counts = new Map<string, { current: number; readonly endsAtMs: number }>();
 
-  add(key: string, windowMs: number): Counted {
+  add(key: string, windowMs: number): WindowCount {
     const nowMs = performance.now();
     const known = this.#counts.get(key);
     const count =

@@ -8,7 +8,7 @@ import {
   loadTemplates,
   placeholders,
   templateFiles,
-  type Values,
+  type TemplateValues,
 } from './templates.ts';
 
 const GOOD = {
@@ -18,7 +18,7 @@ const GOOD = {
 };
 const values = Object.fromEntries(
   Object.keys(placeholders).map((name) => [name, `<${name}>`]),
-) as Values;
+) as TemplateValues;
 
 const folders: string[] = [];
 afterAll(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true }))));

@@ -16,12 +16,12 @@ export const placeholders = {
   support: 'a sentence about questions, with `MAIL_SUPPORT_CONTACT` where it is set',
 } as const;
 
-export type Values = Readonly<Record<keyof typeof placeholders, string>>;
+export type TemplateValues = Readonly<Record<keyof typeof placeholders, string>>;
 
 export interface Templates {
   readonly subject: string;
-  readonly text: (values: Values) => string;
-  readonly html: (values: Values) => string;
+  readonly text: (values: TemplateValues) => string;
+  readonly html: (values: TemplateValues) => string;
 }
 
 export const templateFiles = {
@@ -144,9 +144,9 @@ function lineOf(text: string, index: number): number {
 function compile(
   template: string,
   escape = (value: string): string => value,
-): (values: Values) => string {
+): (values: TemplateValues) => string {
   return (values) =>
-    template.replaceAll(PLACEHOLDER, (_, name: keyof Values) => escape(values[name]));
+    template.replaceAll(PLACEHOLDER, (_, name: keyof TemplateValues) => escape(values[name]));
 }
 
 function escapeHtml(text: string): string {

@@ -214,11 +214,11 @@ export async function closeAll(
 }
 
 /** What a correction that was cut off has left to do. */
-type Left = 'everything' | 'record_and_mail' | 'record' | 'nothing';
+type CorrectionLeft = 'everything' | 'record_and_mail' | 'record' | 'nothing';
 
 interface Correction extends RequestTarget {
   readonly email: string;
-  readonly left: Left;
+  readonly left: CorrectionLeft;
 }
 
 export const correctEmail: OneOrder<Correction> = {
@@ -272,7 +272,7 @@ export const correctEmail: OneOrder<Correction> = {
 };
 
 /** A repeat completes a correction that was cut off after the account was written. */
-function leftToDo({ record, account }: RequestTarget, email: string): Left {
+function leftToDo({ record, account }: RequestTarget, email: string): CorrectionLeft {
   if (account?.email !== email) return 'everything';
   const corrected = account.linkVersion !== undefined;
   if (corrected && account.activation === undefined && account.notifiedAt === undefined)

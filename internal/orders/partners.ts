@@ -7,7 +7,7 @@ import { reactivation, secretsSwitchingOff } from '../view/partners.ts';
 import { OrderRefused, type OneOrder, type OrderDesk } from './order.ts';
 
 /** Sets or clears a flag of a partner. */
-interface Flag {
+interface FlagOrder {
   readonly flag: (desk: OrderDesk) => PartnerFlag;
   readonly isSet: boolean;
   /** In JSON. */
@@ -27,7 +27,7 @@ interface PartnerTarget {
 
 const flagOrder = (
   name: string,
-  { flag, isSet, result, done, already }: Flag,
+  { flag, isSet, result, done, already }: FlagOrder,
 ): OneOrder<PartnerTarget> => ({
   name: `partner ${name}`,
   select: async ({ partner: partnerId = '' }, { desk, clock }) => {

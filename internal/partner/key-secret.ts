@@ -82,7 +82,7 @@ export interface Problem {
   readonly message: string;
 }
 
-type Report = (code: ProblemCode, message: string) => void;
+type ReportProblem = (code: ProblemCode, message: string) => void;
 
 /** Kubernetes allows this as a label value. */
 const PARTNER_ID = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
@@ -108,11 +108,11 @@ export function wantedKeys(
   const claims = oldestFirst.flatMap((secret) =>
     claimsOf(secret, owners, allowPublished, problems),
   );
-  const isHeld = ({ key: { hash, source } }: Claim): boolean => {
+  const isHeld = ({ key: { hash, source } }: KeyEntry): boolean => {
     const holder = heldBy(hash);
     return holder !== undefined && secretName(holder) === secretName(source);
   };
-  const chosen = new Map<string, Claim>();
+  const chosen = new Map<string, KeyEntry>();
   for (const claim of [...claims.filter(isHeld), ...claims]) {
     const first = chosen.get(claim.key.hash);
     if (first === undefined) chosen.set(claim.key.hash, claim);
@@ -129,7 +129,7 @@ interface KeyRules {
   readonly heldBy?: (hash: string) => KeySource | undefined;
 }
 
-interface Claim {
+interface KeyEntry {
   readonly key: WantedKey;
   /** The entry of the Secret, in words. */
   readonly entry: string;
@@ -137,7 +137,7 @@ interface Claim {
   readonly isUsable: boolean;
 }
 
-function sameKey({ entry, key: { source, partnerId } }: Claim, owner: WantedKey): Problem {
+function sameKey({ entry, key: { source, partnerId } }: KeyEntry, owner: WantedKey): Problem {
   const [code, whose] =
     owner.partnerId === partnerId
       ? (['same_key_two_secrets', `the Secret ${owner.source.name}`] as const)
@@ -146,14 +146,14 @@ function sameKey({ entry, key: { source, partnerId } }: Claim, owner: WantedKey)
 }
 
 /** What the Secrets of one owner say together. */
-interface Owner {
+interface OwnerTerms {
   readonly inactiveBy: KeySource | undefined;
   readonly bounds: PartnerBounds;
 }
 
 const ownerOf = ({ partnerId, terms }: PartnerSecret): string => ownerName(partnerId, terms);
 
-function ownersOf(oldestFirst: readonly PartnerSecret[]): ReadonlyMap<string, Owner> {
+function ownersOf(oldestFirst: readonly PartnerSecret[]): ReadonlyMap<string, OwnerTerms> {
   const groups = [...Map.groupBy(oldestFirst, ownerOf)];
   return new Map(
     groups.map(([owner, theirs]) => {
@@ -166,13 +166,13 @@ function ownersOf(oldestFirst: readonly PartnerSecret[]): ReadonlyMap<string, Ow
 
 function claimsOf(
   secret: PartnerSecret,
-  owners: ReadonlyMap<string, Owner>,
+  owners: ReadonlyMap<string, OwnerTerms>,
   allowPublished: boolean,
   problems: Problem[],
-): readonly Claim[] {
+): readonly KeyEntry[] {
   const { partnerId, status = 'active', data } = secret;
   const source = sourceOf(secret);
-  const report: Report = (code, message) => void problems.push({ source, code, message });
+  const report: ReportProblem = (code, message) => void problems.push({ source, code, message });
   const isUsable = checkSecret(secret, report);
   const owner = owners.get(ownerOf(secret));
   const inactiveBy =
@@ -199,7 +199,10 @@ function claimsOf(
 }
 
 /** False if the Secret's keys are not used. */
-function checkSecret({ partnerId, status, faults, data }: PartnerSecret, report: Report): boolean {
+function checkSecret(
+  { partnerId, status, faults, data }: PartnerSecret,
+  report: ReportProblem,
+): boolean {
   if (!isPartnerId(partnerId)) {
     const message = `label ${PARTNER_LABEL} must be 1 to 63 letters, digits, ".", "_" or "-"`;
     report('invalid_partner_id', message);

@@ -59,8 +59,8 @@ export function worksOf(records: readonly Hint[], step: Step, dueAt: Date): Work
  * - `paused`: the database is away. Work comes and ends, and none begins.
  * - `closed`: for good. Nothing begins, and what still waits is handed to other processes.
  */
-type Mode = 'serving' | 'paused' | 'closed';
-const follows: Readonly<Record<Mode, readonly Mode[]>> = {
+type LineMode = 'serving' | 'paused' | 'closed';
+const follows: Readonly<Record<LineMode, readonly LineMode[]>> = {
   serving: ['paused', 'closed'],
   paused: ['serving', 'closed'],
   closed: [],
@@ -79,7 +79,7 @@ export interface LineOptions {
 
 export class Line {
   readonly #options: LineOptions;
-  #mode: Mode = 'serving';
+  #mode: LineMode = 'serving';
   readonly #waiting: Readonly<Record<Lane, Turns<Work>>> = {
     account: new Turns(byDueAt),
     mail: new Turns(byDueAt),
@@ -143,7 +143,7 @@ export class Line {
     return [...this.#known.values()].filter(({ step }) => step === 'account');
   }
 
-  #become(mode: Mode): void {
+  #become(mode: LineMode): void {
     if (!follows[this.#mode].includes(mode))
       throw new Error(`the line is ${this.#mode} and cannot become ${mode}`);
     this.#mode = mode;
@@ -242,7 +242,7 @@ const byDueAt = {
   mayFollow: (later: Work, earlier: Work): boolean => earlier.dueAt <= later.dueAt,
 };
 
-interface ReconcileTools {
+interface ReconcileDueTools {
   readonly due: Pick<DueWork, 'read' | 'readTests' | 'noteFirstSight'>;
   readonly line: Pick<Line, 'put' | 'isLow' | 'busy'>;
   readonly store: Pick<WorkerMoves, 'takesWrites'>;
@@ -252,13 +252,13 @@ interface ReconcileTools {
 
 /** Reads what is due into the line: retries whose job was lost, and records nobody works on. */
 export class Reconcile {
-  readonly #tools: ReconcileTools;
+  readonly #tools: ReconcileDueTools;
   #turnedAtMs: number;
   /** Until writes have been durable for a while, withdrawals are late. */
   #durableSinceMs: number | undefined;
   #more: readonly Lane[] = [];
 
-  constructor(tools: ReconcileTools) {
+  constructor(tools: ReconcileDueTools) {
     this.#tools = tools;
     this.#turnedAtMs = tools.clock.monotonicMs();
   }

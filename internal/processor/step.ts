@@ -117,7 +117,7 @@ export interface StepEnd {
 }
 
 /** A pause is this share of the total back-off, within bounds. */
-interface BackOff {
+interface PauseRule {
   readonly share: number;
   readonly firstMs: number;
   readonly capMs: number;
@@ -131,7 +131,7 @@ export const BACK_OFFS = {
   ours: { share: 0.25, firstMs: 60_000, capMs: 900_000 },
   busy: { share: 0.05, firstMs: 30_000, capMs: 3_600_000 },
   throttled: { share: 1, firstMs: 5_000, capMs: 900_000 },
-} as const satisfies Record<string, BackOff>;
+} as const satisfies Record<string, PauseRule>;
 /** docs/privacy.md promises that a record ends after three days. */
 export const BACKED_OFF_AT_MOST_MS = 3 * 86_400_000;
 /** After the first ambiguous end and the second: a short fault of the relay makes no dead letter. */

@@ -16,7 +16,12 @@ import {
   url,
   wholeNumber,
 } from '../platform/process/config-rules.ts';
-import { type Environment, type Found, load, type Setting } from '../platform/process/config.ts';
+import {
+  type Environment,
+  type FoundBeside,
+  load,
+  type Setting,
+} from '../platform/process/config.ts';
 import { defined } from '../platform/process/defined.ts';
 import { mongoLink } from '../platform/stores/mongo.ts';
 import { isLoopback } from '../platform/http/networks.ts';
@@ -295,7 +300,7 @@ export type ConfigOf<Process extends ProcessName> = Pick<
 export function loadConfig<Process extends ProcessName>(
   process: Process,
   environment?: Environment,
-  found?: Found,
+  found?: FoundBeside,
 ): ConfigOf<Process> {
   const config = load(settings, { process, relationFaults, environment, found });
   return config as ConfigOf<Process>;

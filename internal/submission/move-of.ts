@@ -23,18 +23,18 @@ import { RECORD_SCHEMA, type HistoryEntry, type SubmissionRecord } from './submi
 const EARLY_MS = 1_000;
 
 /** What is given has not changed since, or nothing is written. */
-export type Seen = Partial<Pick<SubmissionRecord, 'state' | 'version' | 'accountId'>>;
+export type Unchanged = Partial<Pick<SubmissionRecord, 'state' | 'version' | 'accountId'>>;
 
 type RecordFilter = Filter<SubmissionRecord>;
 
 const noClaim = { claimedUntil: { $exists: false } } as const;
 
 /** An account is in a collection of its own: what its record says of it must not have changed. */
-const sameAccount = ({ accountId }: Seen): RecordFilter => ({
+const sameAccount = ({ accountId }: Unchanged): RecordFilter => ({
   accountId: accountId ?? { $exists: false },
 });
 
-const filters: Readonly<Record<Condition, (seen: Seen, now: Date) => RecordFilter>> = {
+const filters: Readonly<Record<Condition, (seen: Unchanged, now: Date) => RecordFilter>> = {
   account: sameAccount,
   'no account': sameAccount,
   'not erased': () => ({ erasedAt: { $exists: false } }),
@@ -52,7 +52,7 @@ const filters: Readonly<Record<Condition, (seen: Seen, now: Date) => RecordFilte
 function filterOf(
   from: readonly State[],
   when: readonly Condition[],
-  seen: Seen,
+  seen: Unchanged,
   now: Date,
 ): RecordFilter {
   const { version } = seen;
@@ -65,7 +65,7 @@ function filterOf(
 }
 
 /** The filter of an update that leaves the state; undefined if none is possible as it was seen. */
-export function touchOf(touch: Touch, seen: Seen, now: Date): RecordFilter | undefined {
+export function touchOf(touch: Touch, seen: Unchanged, now: Date): RecordFilter | undefined {
   const { from, when } = touches[touch];
   const wanted = from.filter((state) => (seen.state ?? state) === state);
   return wanted.length === 0 ? undefined : filterOf(wanted, when, seen, now);
@@ -80,7 +80,7 @@ export interface RecordUpdate {
   readonly $push?: { readonly history: HistoryEntry };
 }
 
-export interface Step {
+export interface MoveWrite {
   readonly to: State;
   readonly filter: RecordFilter;
   readonly update: RecordUpdate;
@@ -123,7 +123,7 @@ interface MoveOptions extends Pick<MoveTools, 'tellEnd'> {
  * Undefined if the table has no such move from the state that was seen. Without a state: from all
  * that the event leads from, which must have one end.
  */
-export function moveOf(event: Event, seen: Seen, options: MoveOptions): Step | undefined {
+export function moveOf(event: Event, seen: Unchanged, options: MoveOptions): MoveWrite | undefined {
   const { now, accountId, attempt = 0, reason } = options;
   const possible = moves.filter(
     ({ event: other, from, when }) =>

@@ -11,7 +11,7 @@ import {
   touchOf,
   type MoveTools,
   type RecordUpdate,
-  type Step,
+  type MoveWrite,
 } from './move-of.ts';
 import type { OperatorEvent, State, Touch } from './states.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
@@ -118,7 +118,7 @@ export class OperatorMoves {
     event: OperatorEvent,
     { seen, accountId, reasons }: Moved,
     reason: string,
-  ): Step | undefined {
+  ): MoveWrite | undefined {
     const now = this.#tools.clock.now();
     const found = defined({ reasons });
     return moveOf(event, seen, { ...this.#tools, now, accountId, reason, found });

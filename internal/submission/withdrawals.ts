@@ -14,7 +14,7 @@ import { bounded } from '../platform/stores/mongo-read.ts';
 import { writeTogether, type WriteReply } from '../platform/stores/mongo.ts';
 import { traceFields } from '../platform/process/tracing.ts';
 import type { Counts, Shows } from '../platform/process/metric-types.ts';
-import { moveOf, type MoveTools, type Step } from './move-of.ts';
+import { moveOf, type MoveTools, type MoveWrite } from './move-of.ts';
 import { nextState } from './states.ts';
 import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
 
@@ -172,7 +172,7 @@ export class Withdrawals {
     );
   }
 
-  #move(): Step {
+  #move(): MoveWrite {
     const now = this.#tools.clock.now();
     const retention = { withdrawn: this.#tools.retentionDays };
     const options = { ...this.#tools, now, reason: 'answered 500 while in doubt', retention };

@@ -11,12 +11,12 @@ import { submissionCollection, type OpenRecord, type SubmissionRecord } from './
 /** A worker with another version has lost its claim. */
 export type Position = Pick<OpenRecord, '_id' | 'state' | 'version'>;
 
-type Counts = Partial<
+type AttemptCounts = Partial<
   Pick<SubmissionRecord, 'attempts' | 'ambiguous' | 'backedOffMs' | 'lastError'>
 >;
 
 export interface Changes
-  extends Counts, Partial<Pick<SubmissionRecord, 'applicant' | 'reasons' | 'accountId'>> {
+  extends AttemptCounts, Partial<Pick<SubmissionRecord, 'applicant' | 'reasons' | 'accountId'>> {
   readonly reason?: string;
 }
 
@@ -94,7 +94,7 @@ export class WorkerMoves {
   }
 
   /** Releases the record. True if the claim was still held. */
-  async putBack(position: Position, dueAt: Date, counts: Counts = {}): Promise<boolean> {
+  async putBack(position: Position, dueAt: Date, counts: AttemptCounts = {}): Promise<boolean> {
     return this.#hold(position, {
       $set: { dueAt, ...counts },
       $unset: { claimedUntil: true, crashes: true },

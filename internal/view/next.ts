@@ -15,11 +15,11 @@ interface Circumstances {
 /** What every processor says of its line of work. */
 export interface LineState {
   readonly processors: number;
-  readonly relay?: Outage | undefined;
-  readonly database?: Outage | undefined;
+  readonly relay?: NoticedOutage | undefined;
+  readonly database?: NoticedOutage | undefined;
 }
 
-interface Outage {
+interface NoticedOutage {
   /** When it was first noticed. */
   readonly since: Date;
   /** In the processors' words. */
@@ -70,7 +70,7 @@ export function nextStep(
   };
 }
 
-function untilBack(what: string, { since, why }: Outage) {
+function untilBack(what: string, { since, why }: NoticedOutage) {
   return {
     waits: `${what}, which is away at least since ${utcSeconds(since)} UTC`,
     next: `a processor takes it by itself once ${what} is back${why === '' ? '' : `; ${why}`}`,

@@ -13,11 +13,11 @@ export const OPEN_COUNTED = 100_000;
 /** In one cell of a list. */
 const PROBLEMS_SHOWN = 3;
 
-type Flag = Pick<Flagged, 'at' | 'by'>;
+type FlagMark = Pick<Flagged, 'at' | 'by'>;
 
 /** By partner. */
 const flagsOf = (flagged: readonly Flagged[]) =>
-  new Map(flagged.map(({ _id, at, by }): [string, Flag] => [_id, { at, by }]));
+  new Map(flagged.map(({ _id, at, by }): [string, FlagMark] => [_id, { at, by }]));
 
 export type PartnerView = Awaited<ReturnType<typeof partnersView>>[number];
 
@@ -75,7 +75,7 @@ function statusOf({ active, inactive }: Record<PartnerKey['status'], number>) {
 
 /** What switched a partner or its keys off. */
 export function switchedOffBy(one: PartnerView, now: Date): string {
-  const set = (what: string, flag: Flag | undefined): string[] =>
+  const set = (what: string, flag: FlagMark | undefined): string[] =>
     flag === undefined ? [] : [`${what} ${fromNow(flag.at, now)} by ${flag.by}`];
   return [
     ...set('disabled', one.disabled),

@@ -24,9 +24,9 @@ const REASONS_SHOWN = 30;
 
 /** The lines of the chart. */
 const LINES = ['good', 'open', 'other', 'bad', 'away'] as const;
-type Line = (typeof LINES)[number];
+type ChartLine = (typeof LINES)[number];
 
-interface Outcome {
+interface OutcomeCount {
   /** `turned away` has no record. */
   readonly state: State | 'turned away';
   readonly tone: Tone;
@@ -51,7 +51,7 @@ export async function periodView(
   const counted = away.filter(({ windowStart }) => windowStart >= from);
   const count = (all: readonly { readonly count: number }[]): number =>
     all.reduce((sum, one) => sum + one.count, 0);
-  const outcomes: Outcome[] = [...Map.groupBy(groups, ({ state }) => state)].map(
+  const outcomes: OutcomeCount[] = [...Map.groupBy(groups, ({ state }) => state)].map(
     ([state, theirs]) => ({ state, tone: toneOf(state), count: count(theirs) }),
   );
   if (counted.length > 0)
@@ -106,8 +106,8 @@ function chartOf(
   };
   const lines = Object.fromEntries(
     LINES.map((line) => [line, Array<number>(parts).fill(0)]),
-  ) as Record<Line, number[]>;
-  const add = (line: Line, part: number, count: number): void => {
+  ) as Record<ChartLine, number[]>;
+  const add = (line: ChartLine, part: number, count: number): void => {
     const at = Math.min(parts - 1, Math.max(0, part));
     lines[line][at] = (lines[line][at] ?? 0) + count;
   };

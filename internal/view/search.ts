@@ -45,7 +45,7 @@ export function searchInWords(
   return words.length === 0 ? undefined : [command, ...words].join(' ');
 }
 
-export type Tally = Awaited<ReturnType<typeof tallyOf>>[number];
+export type TallyLine = Awaited<ReturnType<typeof tallyOf>>[number];
 
 /** Most frequent first. A request with three reasons counts in three lines. */
 export async function tallyOf(search: Search, { submissions }: Pick<Reads, 'submissions'>) {

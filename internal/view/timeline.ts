@@ -16,7 +16,7 @@ export interface Happening {
   readonly until?: Date;
 }
 
-interface Event {
+interface TimelineEvent {
   readonly at: Date;
   readonly what: string;
   /** Stands behind `what`; of several that are folded, that of the last. */
@@ -34,7 +34,7 @@ export function timeline(
 ): Happening[] {
   const states = statesInWords(record);
   const made = record.history.findIndex(({ state }) => state === 'account_created');
-  const events: Event[] = [
+  const events: TimelineEvent[] = [
     ...states.slice(0, made + 1),
     ...handOversOf(account?.mail).map((mail) => mailInWords(mail, states[made]?.notBefore)),
     ...states.slice(made + 1),
@@ -44,12 +44,12 @@ export function timeline(
       : [{ at: record.erasedAt, what: 'personal data erased' }]),
   ];
   // The stable sort keeps an e-mail between the states it follows and leads to.
-  const ms = ({ at, notBefore = at }: Event): number => notBefore.getTime();
+  const ms = ({ at, notBefore = at }: TimelineEvent): number => notBefore.getTime();
   return folded(events.toSorted((one, other) => ms(one) - ms(other)));
 }
 
 /** In their own order, because two processes know the time within milliseconds of each other. */
-function statesInWords(record: SubmissionRecord): Event[] {
+function statesInWords(record: SubmissionRecord): TimelineEvent[] {
   let notBefore = new Date(0);
   return record.history.map((entry, index) => {
     if (entry.at > notBefore) notBefore = entry.at;
@@ -58,8 +58,8 @@ function statesInWords(record: SubmissionRecord): Event[] {
 }
 
 /** An outage fills the ledger with alike attempts. */
-function folded(events: readonly Event[]): Happening[] {
-  const runs: [Event, ...Event[]][] = [];
+function folded(events: readonly TimelineEvent[]): Happening[] {
+  const runs: [TimelineEvent, ...TimelineEvent[]][] = [];
   for (const event of events) {
     const run = runs.at(-1);
     if (run?.[0].what === event.what) run.push(event);
@@ -115,7 +115,7 @@ function stateInWords(entry: HistoryEntry, record: SubmissionRecord, index: numb
 }
 
 /** What was tried came after its account was `made`. */
-function mailInWords(mail: MailHandOver, made: Date | undefined): Event {
+function mailInWords(mail: MailHandOver, made: Date | undefined): TimelineEvent {
   const { startedAt, endedAt, result } = mail;
   const at = endedAt ?? startedAt;
   const notBefore = made !== undefined && result !== 'aborted' && at < made ? made : at;

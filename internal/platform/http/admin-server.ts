@@ -3,7 +3,7 @@ import type { AddressInfo, Server } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { fastify, type FastifyError, type FastifyReply } from 'fastify';
 import type { Registry } from 'prom-client';
-import type { Found } from '../process/config.ts';
+import type { FoundBeside } from '../process/config.ts';
 
 /** A slower answer becomes an error, so that probes never pile up. */
 const ANSWER_DEADLINE_MS = 3_000;
@@ -11,7 +11,7 @@ const ANSWER_DEADLINE_MS = 3_000;
 /** The faults; empty when all is well. */
 export type Probe = () => readonly string[] | Promise<readonly string[]>;
 
-interface Options {
+interface AdminServerOptions {
   readonly host: string;
   readonly port: number;
   readonly registry: Registry;
@@ -21,7 +21,7 @@ interface Options {
   /** Faults that leave the process ready. */
   readonly warnings: readonly Probe[];
   /** When each file with a credential was written; shown where something is wrong. */
-  readonly files: Found['files'] | undefined;
+  readonly files: FoundBeside['files'] | undefined;
   readonly documents: Readonly<Record<string, object>>;
 }
 
@@ -35,7 +35,7 @@ function sendHealth(reply: FastifyReply, faults: readonly string[], more: object
 }
 
 /** Rejects when the address is not available. */
-export async function startAdminServer(options: Options) {
+export async function startAdminServer(options: AdminServerOptions) {
   const { live, ready, registry, documents } = options;
   const app = fastify({ forceCloseConnections: true, handlerTimeout: ANSWER_DEADLINE_MS });
   app.get('/livez', async (_request, reply) => {

@@ -4,14 +4,14 @@ import { withDeadline } from './deadline.ts';
 
 const STEP_DEADLINE_MS = 10_000;
 
-interface Step {
+interface CloseStep {
   readonly name: string;
   readonly deadlineMs: number;
   close(): Promise<unknown> | void;
 }
 
 export class Closers {
-  readonly #steps: Step[] = [];
+  readonly #steps: CloseStep[] = [];
   readonly #log: Logger;
   #closing: Promise<void> | undefined;
 

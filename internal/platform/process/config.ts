@@ -16,7 +16,7 @@ export interface Setting<Process extends string = string> {
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** What was found beside the values. */
-export interface Found {
+export interface FoundBeside {
   /** Each value of a lenient setting that does not count. */
   readonly ignored: string[];
   /** When the file of each secret was written, by `NAME_FILE`. */
@@ -43,7 +43,7 @@ export function load(
     readonly relationFaults: (config: Readonly<Record<string, unknown>>) => readonly string[];
     readonly environment?: Environment | undefined;
     /** Filled in. */
-    readonly found?: Found | undefined;
+    readonly found?: FoundBeside | undefined;
   },
 ): Readonly<Record<string, unknown>> {
   const { process, environment = globalThis.process.env, found } = options;
@@ -79,7 +79,7 @@ export function load(
   return Object.freeze(config);
 }
 
-function readSecret(file: string, name: string, found: Found | undefined): string {
+function readSecret(file: string, name: string, found: FoundBeside | undefined): string {
   if (found !== undefined) found.files[name] = statSync(file).mtime.toISOString();
   return readFileSync(file, 'utf8').replace(/\r?\n$/, '');
 }

@@ -5,7 +5,7 @@
  */
 import { statSync } from 'node:fs';
 import { allOf, type Probe } from '../http/admin-server.ts';
-import { ConfigError, type Found } from './config.ts';
+import { ConfigError, type FoundBeside } from './config.ts';
 import { isAccessFault } from '../stores/contact-failure.ts';
 import type { Logger } from './log.ts';
 import type { Loops } from './loop.ts';
@@ -15,7 +15,7 @@ const FAILS_AFTER_MS = 30_000;
 
 export interface Credentials {
   /** When each file that the process read at its start was written, by `NAME_FILE`. */
-  readonly files: Found['files'];
+  readonly files: FoundBeside['files'];
   /** Whether the process would start with others now. Throws `ConfigError`. */
   changed(): boolean;
   /** Drains and exits with 0, as a first signal does. */

@@ -20,7 +20,7 @@ export interface ProcessTools {
   readonly credentials?: Credentials | undefined;
 }
 
-interface Config {
+interface ProcessConfig {
   readonly ADMIN_HOST: string;
   readonly ADMIN_PORT: number;
   readonly MONGODB_URI: string;
@@ -32,7 +32,7 @@ interface ProcessMetrics<Loop extends string> {
   readonly logLinesDropped: CountsAll;
 }
 
-interface Options<Loop extends string, Metrics = unknown> {
+interface ProcessOptions<Loop extends string, Metrics = unknown> {
   readonly name: string;
   readonly metrics: Metrics & ProcessMetrics<Loop>;
   /** Made before the process is ready. */
@@ -48,8 +48,8 @@ export type Opened<Metrics> = Awaited<ReturnType<typeof openProcess<string, Metr
 
 /** Resolves once the admin port listens; the database may come later. */
 export async function openProcess<Loop extends string, Metrics>(
-  config: Config,
-  options: Options<Loop, Metrics>,
+  config: ProcessConfig,
+  options: ProcessOptions<Loop, Metrics>,
   tools: ProcessTools,
 ) {
   const { log, closers, registry } = tools;
@@ -82,8 +82,8 @@ export async function openProcess<Loop extends string, Metrics>(
 }
 
 function openDatabase<Loop extends string>(
-  config: Config,
-  { name, metrics, indexes = [], readyWithoutDatabase }: Options<Loop>,
+  config: ProcessConfig,
+  { name, metrics, indexes = [], readyWithoutDatabase }: ProcessOptions<Loop>,
   { log, closers }: ProcessTools,
   { ready, warnings }: { readonly ready: Probe[]; readonly warnings: Probe[] },
 ) {

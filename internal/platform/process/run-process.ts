@@ -1,6 +1,6 @@
 /** The life of a process: start, wait for a signal, drain, exit. */
 import { isDeepStrictEqual } from 'node:util';
-import { ConfigError, type Found } from './config.ts';
+import { ConfigError, type FoundBeside } from './config.ts';
 import { Closers } from './closers.ts';
 import { filesOfUri, type Credentials } from './follow-credentials.ts';
 import { createLogger, describeError, logWritten } from './log.ts';
@@ -25,7 +25,7 @@ interface Program<Given extends Settings> {
   /** The default, `DRAIN_DEADLINE_MS`, always applies after a crash. */
   readonly drainDeadlineMs?: number;
   /** Fills `found` in. */
-  load(found: Found): Given;
+  load(found: FoundBeside): Given;
   /** Resolves once the process serves. */
   start(config: Given, tools: ProcessTools): Promise<unknown>;
 }
@@ -107,4 +107,4 @@ function loadOrExit<Given>(load: () => Given): Given {
   }
 }
 
-const nothingFound = (): Found => ({ ignored: [], files: {} });
+const nothingFound = (): FoundBeside => ({ ignored: [], files: {} });

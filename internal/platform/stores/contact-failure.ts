@@ -161,9 +161,9 @@ const OURS_IS_CLOSED = /^Mongo(?:TopologyClosed|ClientClosed|PoolClosed|NotConne
 /** Causes may be circular. */
 const MAX_DEPTH = 5;
 
-type Fields = Readonly<Record<string, unknown>>;
+type ErrorFields = Readonly<Record<string, unknown>>;
 
-interface Found {
+interface KnownFailure {
   readonly sentence: string;
   /** What came back: a code of the system, the server or the library, never a whole message. */
   readonly code: string | undefined;
@@ -181,7 +181,7 @@ export function isContactFailure(thrown: unknown): boolean {
   return foundIn(thrown).sentence !== UNKNOWN;
 }
 
-function foundIn(thrown: unknown): Found {
+function foundIn(thrown: unknown): KnownFailure {
   const errors = withCauses(thrown, MAX_DEPTH);
   const { name } = errors[0] ?? {};
   return (
@@ -195,13 +195,14 @@ function foundIn(thrown: unknown): Found {
   );
 }
 
-function withCauses(thrown: unknown, depth: number): Fields[] {
-  const error = (thrown ?? {}) as Fields;
+function withCauses(thrown: unknown, depth: number): ErrorFields[] {
+  const error = (thrown ?? {}) as ErrorFields;
   // `instanceof` fails for errors of another realm.
   if (typeof error['message'] !== 'string' || depth === 0) return [];
   const { cause, errors, lastNodeError, reason } = error;
-  const { servers } = (reason ?? {}) as Fields;
-  const ofServers = servers instanceof Map ? [...(servers as Map<string, Fields>).values()] : [];
+  const { servers } = (reason ?? {}) as ErrorFields;
+  const ofServers =
+    servers instanceof Map ? [...(servers as Map<string, ErrorFields>).values()] : [];
   const held = [
     cause,
     lastNodeError,
@@ -212,7 +213,10 @@ function withCauses(thrown: unknown, depth: number): Fields[] {
 }
 
 /** The first error that has signs of one of the causes. */
-function firstOf(causes: readonly Cause[], errors: readonly Fields[]): Found | undefined {
+function firstOf(
+  causes: readonly Cause[],
+  errors: readonly ErrorFields[],
+): KnownFailure | undefined {
   for (const error of errors) {
     const signs = signsOf(error);
     for (const [pattern, sentence] of causes) {
@@ -224,9 +228,9 @@ function firstOf(causes: readonly Cause[], errors: readonly Fields[]): Found | u
   return undefined;
 }
 
-function signsOf(error: Fields): string {
+function signsOf(error: ErrorFields): string {
   const { command, syscall, code, statusCode, responseCode, name, message } = error;
-  const reason = (error['reason'] as Fields | undefined)?.['type'];
+  const reason = (error['reason'] as ErrorFields | undefined)?.['type'];
   // What is captured counts from the first sign on: a code tells more than the call.
   const signs = { command, code, statusCode, responseCode, name, reason, message, syscall };
   return Object.entries(signs)
@@ -235,19 +239,19 @@ function signsOf(error: Fields): string {
 }
 
 /** The reply code of a relay helps an operator most. */
-function codeOf({ responseCode, codeName, code, statusCode }: Fields): string | undefined {
+function codeOf({ responseCode, codeName, code, statusCode }: ErrorFields): string | undefined {
   const told = responseCode ?? code ?? statusCode;
   if (typeof told !== 'string' && typeof told !== 'number') return undefined;
   return typeof codeName === 'string' ? `${codeName}, ${told}` : String(told);
 }
 
 /** The last cause at each place. */
-const causes = new Map<string, Found>();
+const causes = new Map<string, KnownFailure>();
 
 export function contactReason(place: Place, thrown: unknown): string {
   const { name, at, setting } = place;
   const where = at === undefined ? name : `${name} at ${at}`;
-  const isOurs = OURS_IS_CLOSED.test(String((thrown as Fields | undefined)?.['name']));
+  const isOurs = OURS_IS_CLOSED.test(String((thrown as ErrorFields | undefined)?.['name']));
   const found = (isOurs ? causes.get(where) : undefined) ?? foundIn(thrown);
   if (!isOurs) causes.set(where, found);
   const { sentence, code } = found;
