@@ -1,6 +1,6 @@
 /** Checks imports between rooms and the habits that a program can check. */
 import { expect, test } from '@jest/globals';
-import { readFileSync, readdirSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { ROOT } from '../tools/root.ts';
 import { SHARED } from '../internal/ingest/bounds.ts';
@@ -257,6 +257,18 @@ test('each name of a type has one meaning', () => {
     paths: [...new Set(all.map(({ path }) => path))],
   }));
   expect(places.filter(({ paths }) => paths.length > 1)).toEqual([]);
+});
+
+test('each room says what it owns, its entry and what may not be in it', () => {
+  const rooms = [...new Set(files.map(({ room }) => room))].filter((room) =>
+    room.startsWith('internal/'),
+  );
+  expect(rooms.length).toBeGreaterThan(10);
+  const lines = (room: string): number => {
+    const page = join(ROOT, room, 'README.md');
+    return existsSync(page) ? readFileSync(page, 'utf8').trimEnd().split('\n').length : 0;
+  };
+  expect(rooms.filter((room) => lines(room) === 0 || lines(room) > 15)).toEqual([]);
 });
 
 test('mains and files are short, and each file opens with its purpose', () => {
