@@ -31,31 +31,36 @@ export function checkRecord(
     readonly onHold: ReadonlySet<string>;
   },
 ): Kind[] {
+  const found = checkAlone(record);
+  if (!states.includes(record.state)) return found;
+  return [...found, ...checkAges(record, options), ...checkAccount(record, account)];
+}
+
+/** What every write must leave true. */
+export function checkAlone(record: CheckedRecord): Kind[] {
+  const { state, schema, history, httpStatus, dueAt, expiresAt } = record;
+  if (!states.includes(state)) return ['unknown_state'];
   const found: Kind[] = [];
-  if (!states.includes(record.state)) return ['unknown_state'];
-  if (record.schema > RECORD_SCHEMA) found.push('newer_schema');
-  if (record.history.at(-1)?.state !== record.state) found.push('history_disagrees');
-  const { answered }: Card = cards[record.state];
-  if (!answered.includes(record.httpStatus)) found.push('wrong_answer');
-  found.push(...checkDates(record, options), ...checkAccount(record, account));
+  if (schema > RECORD_SCHEMA) found.push('newer_schema');
+  if (history.at(-1)?.state !== state) found.push('history_disagrees');
+  const { answered, kept }: Card = cards[state];
+  if (!answered.includes(httpStatus)) found.push('wrong_answer');
+  if (isOpen(state) && dueAt === undefined) found.push('never_due');
+  if (kept !== 'days' && expiresAt !== undefined) found.push('deleted_too_soon');
+  if (kept === 'days' && expiresAt === undefined) found.push('never_deleted');
   return found;
 }
 
-function checkDates(
-  { state, dueAt, expiresAt, receivedAt, partnerId = '' }: CheckedRecord,
+function checkAges(
+  { state, dueAt, receivedAt, partnerId = '' }: CheckedRecord,
   { now, onHold }: { readonly now: Date; readonly onHold: ReadonlySet<string> },
 ): Kind[] {
+  // An operator decides how long a hold lasts.
+  if (!isOpen(state) || dueAt === undefined || onHold.has(partnerId)) return [];
   const found: Kind[] = [];
   const age = (date: Date): number => now.getTime() - date.getTime();
-  if (isOpen(state) && dueAt === undefined) found.push('never_due');
-  // An operator decides how long a hold lasts.
-  else if (isOpen(state) && !onHold.has(partnerId)) {
-    if (age(dueAt!) > OVERDUE_MS) found.push(state === 'recorded' ? 'overdue' : 'mail_waits');
-    if (age(receivedAt) > OPEN_TOO_LONG_MS) found.push('open_too_long');
-  }
-  const kept = cards[state].kept !== 'days';
-  if (kept && expiresAt !== undefined) found.push('deleted_too_soon');
-  if (!kept && expiresAt === undefined) found.push('never_deleted');
+  if (age(dueAt) > OVERDUE_MS) found.push(state === 'recorded' ? 'overdue' : 'mail_waits');
+  if (age(receivedAt) > OPEN_TOO_LONG_MS) found.push('open_too_long');
   return found;
 }
 
@@ -64,7 +69,8 @@ const WITH_ACCOUNT: readonly State[] = ['account_created', 'completed', 'undeliv
 /** The attempt that created the account may have died; a retry finds it. */
 const PERHAPS_WITH_ACCOUNT: readonly State[] = ['recorded', 'dead_lettered'];
 
-function checkAccount(record: CheckedRecord, account: CheckedAccount | undefined): Kind[] {
+/** What a step must leave true when it ends. */
+export function checkAccount(record: CheckedRecord, account: CheckedAccount | undefined): Kind[] {
   const { state, accountId, erasedAt } = record;
   if (erasedAt !== undefined) return account === undefined ? [] : ['erased_but_account'];
   const isPromised = WITH_ACCOUNT.includes(state);

@@ -2,14 +2,12 @@
 import type { Account } from '../../internal/account/account.ts';
 import { isOpen, type State } from '../../internal/submission/states.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
+import { checkAccount, checkAlone, kinds } from '../../internal/self-audit/rules.ts';
 import type { AuditView } from './audit.ts';
 import type { LedgerEntry } from './ledger.ts';
 import { MAX_AMBIGUOUS } from '../../internal/processor/step.ts';
 
 const OWNING: ReadonlySet<State> = new Set(['account_created', 'completed', 'undeliverable']);
-/** Records in these states are reported as stuck or as dead letters. */
-const ON_ITS_WAY: ReadonlySet<State> = new Set(['recorded', 'dead_lettered']);
-
 const isDuplicate = ({ code }: { readonly code: string }): boolean =>
   code === 'duplicate_email' || code === 'duplicate_ein';
 
@@ -26,11 +24,11 @@ export function checkOutcome(
     wrong('repeated_state', states.join(' > '));
   if (!isExcused(record, entry, view))
     wrong('unexplained_failure', `${state}, which no fault explains: ${lastError}`);
-  const account = view.accountByRequest.get(id);
-  if (OWNING.has(state) && (account === undefined || account._id !== record.accountId))
-    wrong('missing_account', `${state}, but its account is ${account?._id ?? 'absent'}`);
-  if (account !== undefined && !OWNING.has(state) && !ON_ITS_WAY.has(state))
-    wrong('wrong_account', `${state}, but it made ${account._id}`);
+  for (const kind of [
+    ...checkAlone(record),
+    ...checkAccount(record, view.accountByRequest.get(id)),
+  ])
+    if (kinds[kind].weight === 'problem') wrong(kind, `${state}: ${kinds[kind].meaning}`);
   if (entry?.kind === 'valid' && state === 'rejected') {
     if (reasons.length === 0 || !reasons.every(isDuplicate))
       wrong('wrong_reason', `valid, but rejected: ${JSON.stringify(reasons)}`);

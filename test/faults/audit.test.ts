@@ -5,7 +5,7 @@ import { Binary } from 'mongodb';
 import type { Account } from '../../internal/account/account.ts';
 import type { MailHandOver, MailLedger } from '../../internal/account/mail-ledger.ts';
 import { mayHaveArrived } from '../../internal/mail/ledger.ts';
-import type { State } from '../../internal/submission/states.ts';
+import { isOpen, type State } from '../../internal/submission/states.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { audit, type AuditInput } from './audit.ts';
 import { CLIENT_GAVE_UP, FAULT_USER_AGENT, userAgentOf, type LedgerEntry } from './ledger.ts';
@@ -15,6 +15,8 @@ const at = (seconds: number): number => AT.getTime() + seconds * 1_000;
 const ADA = { email: 'ada@example.com', ein: '100000001' };
 
 type Changes<T> = { -readonly [Key in keyof T]?: T[Key] | undefined };
+
+const answers: Partial<Record<State, number>> = { malformed: 400, refused: 401, withdrawn: 500 };
 
 const bodyOf = (n: number): Buffer => Buffer.from(`{"n":${n}}`);
 
@@ -28,13 +30,14 @@ function record(n: number, state: State, changes: Changes<SubmissionRecord> = {}
     body: new Binary(body),
     bodyBytes: body.length,
     bodySha256: createHash('sha256').update(body).digest('hex'),
-    httpStatus: state === 'malformed' ? 400 : 202,
+    httpStatus: answers[state] ?? 202,
     schema: 1,
     state,
     stateAt: AT,
     version: 1,
     attempts: 0,
     history: [{ state, at: AT, attempt: 0 }],
+    ...(isOpen(state) ? { dueAt: AT } : state === 'dead_lettered' ? {} : { expiresAt: AT }),
     ...changes,
   };
   return made as SubmissionRecord;
@@ -92,6 +95,7 @@ const account = (n: number, changes: Partial<Account> = {}): Account => ({
   requestId: `req_${n}`,
   partnerId: 'demo',
   createdAt: AT,
+  notifiedAt: AT,
   mail: mailLedger(['accepted', 0, 0.1]),
   ...changes,
 });
@@ -126,7 +130,7 @@ const clean: AuditInput = {
     record(1, 'completed', { accountId: 'acc_1' }),
     duplicate(2, 'req_1'),
     record(3, 'malformed'),
-    record(4, 'withdrawn', { httpStatus: 500 }),
+    record(4, 'withdrawn'),
     duplicate(6, 'req_1'),
   ],
   accounts: [account(1)],
@@ -187,9 +191,9 @@ test.each<[string, AuditInput, string]>([
   [
     'a doubled account',
     withAccounts(account(1), account(6, { _id: 'acc_2' })),
-    'doubled_account,wrong_account',
+    'account_unexpected,doubled_account',
   ],
-  ['no account', withAccounts(), 'missing_account,stray_mail,wrong_reason'],
+  ['no account', withAccounts(), 'account_missing,missing_account,stray_mail,wrong_reason'],
   ['a second mail', { ...clean, mails: [mail(), mail(40)] }, 'doubled_mail,untrue_ledger'],
   ['a mail the ledger calls refused', withLedger(mailLedger(['refused', 0])), 'untrue_ledger'],
   [

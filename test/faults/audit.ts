@@ -1,5 +1,6 @@
 /** Joins the client's ledger with database and mails, and finds what is lost, doubled or untrue. */
 import type { Account } from '../../internal/account/account.ts';
+import type { Kind } from '../../internal/self-audit/rules.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { checkAnswer, checkKeys } from './audit-answers.ts';
 import { checkMails } from './audit-mails.ts';
@@ -19,10 +20,10 @@ export interface AuditInput {
 }
 
 type ViolationKind =
+  | Kind
   | 'lost'
   | 'altered'
   | 'wrong_state'
-  | 'wrong_answer'
   | 'left_open'
   | 'doubled_id'
   | 'doubled_record'

@@ -1,7 +1,7 @@
 /** Rules that hold at every write, and rules that hold in the end. */
 import { hash } from 'node:crypto';
 import type { Account } from '../../internal/account/account.ts';
-import { checkRecord, kinds as findings } from '../../internal/self-audit/rules.ts';
+import { checkAlone, checkRecord, kinds as findings } from '../../internal/self-audit/rules.ts';
 import {
   eventsOf,
   firstStates,
@@ -90,19 +90,8 @@ type Check = (holds: boolean, words: string) => void;
 
 function checkDates(record: SubmissionRecord, check: Check): void {
   const { _id, state } = record;
-  check(
-    (record.dueAt !== undefined) === isOpen(state),
-    `${_id} is ${state} with dueAt ${record.dueAt?.toISOString()}`,
-  );
-  const expires = !isOpen(state) && state !== 'dead_lettered';
-  check(
-    (record.expiresAt !== undefined) === expires,
-    `${_id} is ${state} with expiresAt ${String(record.expiresAt)}`,
-  );
-  check(
-    record.history.at(-1)?.state === state,
-    `the history of ${_id} ends elsewhere than in ${state}`,
-  );
+  for (const kind of checkAlone(record)) check(false, `${_id} ${findings[kind].meaning}`);
+  check(isOpen(state) || record.dueAt === undefined, `${_id} is ${state} and yet due`);
   if (state === 'dead_lettered') {
     check(
       /^[a-z][^@\d]*(\(.*\))?$/i.test(record.lastError ?? ''),
@@ -300,21 +289,8 @@ function couldNotWithdraw(world: World, { ingest, at }: Sent): boolean {
 }
 
 function judgeRecord(record: SubmissionRecord, { byId, accounts }: End): void {
+  if (record.erasedAt !== undefined) return;
   const account = accounts.find(({ requestId }) => requestId === record._id);
-  if (record.erasedAt !== undefined) {
-    insist(account === undefined, `${record._id} is erased, yet has an account`);
-    return;
-  }
-  const needsAccount = record.state === 'completed' || record.state === 'undeliverable';
-  insist(
-    !needsAccount || account !== undefined,
-    `${record._id} is ${record.state} without an account`,
-  );
-  const forbidden = record.state === 'rejected' || record.state === 'withdrawn';
-  insist(
-    !forbidden || account === undefined,
-    `${record._id} is ${record.state}, yet has an account`,
-  );
   insist(
     [undefined, account?._id].includes(record.accountId),
     `${record._id} names an account that is not its own`,
