@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { MongoError } from 'mongodb';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
+import { KeptFindings } from '../../internal/partner/kept-findings.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { Trail } from '../../internal/trail/trail.ts';
 import { Activity, LIMITED_MS } from '../../internal/console/activity.ts';
@@ -75,7 +76,7 @@ export async function startConsoleProcess(config: ConfigOf<'console'>, tools: Pr
     clock,
   });
   const ended = new Set<string>();
-  const parts = { reads, clock, loops, databaseFault, trail, ended };
+  const parts = { reads, kept: new KeptFindings(db), clock, loops, databaseFault, trail, ended };
   const activity = followReadings(config, parts);
   const server = await startConsole({
     host: config.CONSOLE_HOST,
@@ -125,6 +126,7 @@ function followReadings(
   { CONSOLE_PROCESSES: addresses }: ConfigOf<'console'>,
   parts: {
     readonly reads: ConsoleDesk['reads'];
+    readonly kept: KeptFindings;
     readonly clock: Clock;
     readonly loops: Loops<'pods' | 'stored'>;
     readonly databaseFault: (error: unknown) => string | undefined;
@@ -132,7 +134,7 @@ function followReadings(
     readonly ended: Set<string>;
   },
 ) {
-  const { reads, clock, loops, databaseFault, trail, ended } = parts;
+  const { reads, kept, clock, loops, databaseFault, trail, ended } = parts;
   const activity = new Activity(clock.now());
   const round = { everyMs: READ_EVERY_MS, failsAfterMs: READINGS_FAIL_AFTER_MS };
   loops.start({
@@ -146,15 +148,17 @@ function followReadings(
     run: async () => {
       try {
         const problems = reads.keys.problems.list();
-        const [partners, dead, secrets, turnedAway, sessions] = await Promise.all([
-          partnersView(reads, clock.now(), problems),
-          tallyOf({ state: 'dead_lettered' }, reads),
-          problems,
-          reads.submissions.turnedAwaySince(later(clock.now(), -LIMITED_MS)),
-          trail.endedSessions(later(clock.now(), -SESSION_SECONDS * 1_000)),
-        ]);
+        const [partners, dead, secrets, { found: findings }, turnedAway, sessions] =
+          await Promise.all([
+            partnersView(reads, clock.now(), problems),
+            tallyOf({ state: 'dead_lettered' }, reads),
+            problems,
+            kept.read(),
+            reads.submissions.turnedAwaySince(later(clock.now(), -LIMITED_MS)),
+            trail.endedSessions(later(clock.now(), -SESSION_SECONDS * 1_000)),
+          ]);
         for (const id of sessions) ended.add(id);
-        activity.stored = { partners, dead, secrets, turnedAway, at: clock.now() };
+        activity.stored = { partners, dead, secrets, findings, turnedAway, at: clock.now() };
       } catch (error) {
         const fault = databaseFault(error) ?? 'The console has a fault; its log has more.';
         activity.stored = { ...activity.stored, fault };

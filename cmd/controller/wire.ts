@@ -7,6 +7,8 @@ import { KeyKeeper } from '../../internal/controller/reconcile-partner-keys.ts';
 import { selfAudit } from '../../internal/controller/self-audit.ts';
 import { standingProbe } from '../../internal/controller/standing-probe.ts';
 import { watchBacklog } from '../../internal/controller/watch-backlog.ts';
+import { KeptFindings } from '../../internal/partner/kept-findings.ts';
+import { Trail } from '../../internal/trail/trail.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { printableConfig, redisOf, type ConfigOf } from '../../internal/settings/settings.ts';
@@ -49,10 +51,12 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
     submissions: new SupportQueries(db),
     accounts: new AccountQueries(db),
     holds,
+    // It only reads.
+    trail: new Trail({ db, clock, by: '', nameFrom: 'host', copy: () => {} }),
     // The controller knows no retention: an account's request is there for a day at least.
     accountRequestsKeptMs: 0,
   };
-  leadership.start(selfAudit({ ...parts, stores }));
+  leadership.start(selfAudit({ ...parts, stores, kept: new KeptFindings(db) }));
   const { PROBE_KEY: key, PROBE_URL: baseUrl } = config;
   // Without a probe there is no value: 0 would be a failure.
   if (key === undefined) metrics.probeSuccess.remove();

@@ -1,6 +1,5 @@
 /** Operators' queries on accounts, bounded in time and number. */
 import type { Collection, Db, Filter } from 'mongodb';
-import { firstIdAt } from '../platform/stores/ids.ts';
 import { bounded, pagesOf, WALK_PAGE } from '../platform/stores/mongo-read.ts';
 import { accountCollection, NOT_ERASED, type Account, type Activation } from './account.ts';
 
@@ -70,8 +69,7 @@ export class AccountQueries {
       .toArray();
   }
 
-  checkedPages(since: Date | undefined): AsyncGenerator<CheckedAccount[]> {
-    const after = since === undefined ? undefined : firstIdAt('acc', since);
+  checkedPages(after: string | undefined): AsyncGenerator<CheckedAccount[]> {
     return pagesOf(this.#accounts, NOT_ERASED, { projection: checkedFields, after });
   }
 

@@ -35,6 +35,7 @@ function print({ out, clock }: Call, view: AuditView): void {
   out.line(
     `${styleText('bold', 'Accounts')}  ${view.accounts}${some(view.accountsReleased, 'of them released')}${some(view.accountsWhoseRequestIsPastRetention, 'whose request is past its retention')}`,
   );
+  if (view.putAside > 0) out.line(`${view.putAside} findings are put aside by operators`);
   for (const { kind, weight, meaning, count, ids } of view.findings) {
     const colour = weight === 'problem' ? 'red' : 'yellow';
     out.line(`\n${styleText(colour, weight)}  ${count} ${kind}: each ${meaning}`);

@@ -30,7 +30,7 @@ import {
 } from './command.ts';
 import { erase } from './erase.ts';
 import { exportRequests, find, keysList, partnerHolds, partnerList } from './lists.ts';
-import { bounce, close, correctEmail, release, reopen, resend, retry } from './moves.ts';
+import { aside, bounce, close, correctEmail, release, reopen, resend, retry } from './moves.ts';
 import { optionsAt, type OptionName, type Values } from './options.ts';
 import { keysNew, keysRevoke, partnerFlags } from './partner.ts';
 import { show } from './show.ts';
@@ -50,6 +50,7 @@ export const commands: readonly Command[] = [
   bounce,
   exportRequests,
   audit,
+  aside,
   erase,
   partnerList,
   ...partnerFlags,

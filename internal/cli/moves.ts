@@ -1,5 +1,6 @@
 /** The commands about requests and their accounts: one by its id, or all of a query. */
 import {
+  aside as asideOrder,
   bounce as bounceOrder,
   close as closeOrder,
   closeAll,
@@ -18,7 +19,7 @@ import { WALK_PAGE } from '../platform/stores/mongo-read.ts';
 import { isOpen, type State } from '../submission/states.ts';
 import { UsageError, type Call, type Command } from './command.ts';
 import { RATE_DEFAULT } from './bounds.ts';
-import { address, maybeRequestId, requestId, type OptionName } from './options.ts';
+import { address, foundId, maybeRequestId, requestId, type OptionName } from './options.ts';
 import { guarded, oneCommandOf, runAll, runOne, type Many, type OneCommand } from './order.ts';
 
 const [dead, unanswered] = ['dead_lettered', 'undeliverable'] as const;
@@ -37,6 +38,13 @@ const ofRequest = ({ positionals: [id, right], values: { why } }: Call): Given =
   defined({ id, address: right, why });
 const many = { positionals: [maybeRequestId], options: [], given: ofRequest } as const;
 const one = { positionals: [requestId], options: [], given: ofRequest } as const;
+
+export const aside = oneCommandOf({
+  ...one,
+  order: asideOrder,
+  positionals: [foundId],
+  reasoned: true,
+});
 
 export const retry = manyCommandOf(
   { ...many, order: retryOrder, atOnce: true },

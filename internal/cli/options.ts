@@ -101,6 +101,11 @@ export const requestIdOrAddress: Positional = {
   about: `${ID}, or the e-mail address of its applicant`,
   schema: id,
 };
+export const foundId: Positional = {
+  syntax: '<ID>',
+  about: 'of a request or an account, as "audit" lists it',
+  schema: id,
+};
 export const maybeRequestId: Positional = { ...requestId, syntax: '[REQUEST_ID]' };
 export const address: Positional = {
   syntax: '<ADDRESS>',

@@ -1,5 +1,6 @@
 /** What the pods' counters say of the last hour, and what the database said last. */
 import type { SecretProblem } from '../partner/secret-problems.ts';
+import type { Finding } from '../partner/kept-findings.ts';
 import { later } from '../platform/process/clock.ts';
 import type { TurnedAwayCount } from '../submission/support-queries.ts';
 import type { LineState } from '../view/next.ts';
@@ -66,6 +67,8 @@ interface Stored {
   readonly partners: readonly PartnerView[];
   readonly dead: readonly TallyLine[];
   readonly secrets: readonly SecretProblem[];
+  /** Of the self-audit, neither settled nor put aside. */
+  readonly findings: readonly Finding[];
   /** Of the last `LIMITED_MS`. */
   readonly turnedAway: readonly TurnedAwayCount[];
   /** When they were read; undefined before the first time. */
@@ -75,7 +78,7 @@ interface Stored {
 }
 
 export class Activity {
-  stored: Stored = { partners: [], dead: [], secrets: [], turnedAway: [] };
+  stored: Stored = { partners: [], dead: [], secrets: [], findings: [], turnedAway: [] };
   pods: readonly Pod[] = [];
   /** Oldest first; at most two hours. */
   readonly rounds: Round[] = [];

@@ -1,5 +1,6 @@
 /** What the first page calls wrong, in which order, and when it calls nothing wrong. */
 import { expect, test } from '@jest/globals';
+import type { Finding } from '../partner/kept-findings.ts';
 import { Activity } from './activity.ts';
 import { nowView } from './now.ts';
 import type { Pod } from './readings.ts';
@@ -32,9 +33,12 @@ const WELL: Values = [
   ['backlog_read_timestamp_seconds', START.getTime() / 1_000],
 ];
 
-function viewOf(values: Values, { processor = pod('processor'), now = at(10) } = {}) {
+function viewOf(
+  values: Values,
+  { processor = pod('processor'), now = at(10), findings = [] as Finding[] } = {},
+) {
   const activity = new Activity(START);
-  activity.stored = { partners: [], dead: [], secrets: [], turnedAway: [], at: START };
+  activity.stored = { partners: [], dead: [], secrets: [], findings, turnedAway: [], at: START };
   activity.add([pod('ingest'), processor, pod('controller', values)], START);
   return nowView(activity, now);
 }
@@ -64,6 +68,14 @@ test.each<[Values[number], string, string]>([
 ])('%j is wrong', (value, weight, what) => {
   const others = WELL.filter(([name]) => name !== value[0]);
   expect(viewOf([...others, value]).problems).toMatchObject([{ weight, what }]);
+});
+
+test('a finding of the self-audit has an example', () => {
+  const finding = { kind: 'account_missing', id: 'req_1', at: START } as const;
+  const values = ['audit_findings', 1, { kind: 'account_missing' }] as const;
+  expect(viewOf([...WELL, values], { findings: [finding] }).problems).toMatchObject([
+    { weight: 'bad', who: 'self-audit', request: 'req_1' },
+  ]);
 });
 
 test('one e-mail that waits is the fault of its recipient, and many are ours', () => {

@@ -1,6 +1,7 @@
 /** The first page: are partners well, is work going out, what is wrong, and who is affected. */
 import type { SecretProblem } from '../partner/secret-problems.ts';
 import { later } from '../platform/process/clock.ts';
+import { defined } from '../platform/process/defined.ts';
 import { duration } from '../platform/process/terminal.ts';
 import { kinds } from '../self-audit/rules.ts';
 import type { TallyLine } from '../view/search.ts';
@@ -98,7 +99,7 @@ function problemsOf(activity: Activity, now: Date): NowProblem[] {
     ...causesOf(pods, now, secrets.length > 0),
     ...deadLetters(dead),
     ...brokenSecrets(secrets),
-    ...findingsOf(pods),
+    ...findingsOf(activity),
     ...atTheirLimit(activity, now),
     ...shared(pods, 'warn', 'warnings'),
   ];
@@ -198,13 +199,13 @@ function brokenSecrets(problems: readonly SecretProblem[]): NowProblem[] {
 }
 
 /** Of the self-audit that the leading controller makes. */
-function findingsOf(pods: readonly Pod[]): NowProblem[] {
+function findingsOf({ pods, stored }: Activity): NowProblem[] {
   return Object.entries(kinds).flatMap(([kind, { weight, meaning }]): NowProblem[] => {
     const count = gauge(pods, 'audit_findings', { kind }) ?? 0;
     const what = `${count} found: each ${meaning}; see "partner-ingest audit"`;
-    return count === 0
-      ? []
-      : [{ weight: weight === 'problem' ? 'bad' : 'warn', who: 'self-audit', what }];
+    const example = stored.findings.find((one) => one.kind === kind)?.id;
+    const line = { who: 'self-audit', what, ...defined({ request: example }) };
+    return count === 0 ? [] : [{ weight: weight === 'problem' ? 'bad' : 'warn', ...line }];
   });
 }
 

@@ -4,14 +4,15 @@
  *
  * A round reads what came within ten minutes, and then goes on with its walk over everything, 20,000
  * documents further. So a small installation is read wholly each minute. Of more than 25 million
- * requests and accounts a walk takes longer than a day.
+ * requests and accounts a walk takes longer than a day. A new leader goes on where the last one was.
  */
 import { later, type Clock } from '../platform/process/clock.ts';
 import { pause } from '../platform/process/deadline.ts';
 import type { Logger } from '../platform/process/log.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
-import { auditedPages, unsettled, type AuditStores, type Suspect } from '../self-audit/walk.ts';
-import { kinds, type Kind } from '../self-audit/rules.ts';
+import type { Finding, KeptFindings } from '../partner/kept-findings.ts';
+import { kinds, type Kind, type Suspect } from '../self-audit/rules.ts';
+import { auditedPages, unsettled, type AuditStores } from '../self-audit/walk.ts';
 import type { LeaderLoop } from './leadership.ts';
 
 /** From the end of a round, which pauses for 20 s by itself. */
@@ -24,6 +25,8 @@ const WALKED_PAGES = 40;
 const BETWEEN_PAGES_MS = 500;
 /** Of a kind; further ones are found once these are settled. */
 const KEPT = 1_000;
+/** Of a kind, for the next leader and the console. */
+const STORED = 100;
 /** A second e-mail stays a second e-mail. */
 const MAILED_TWICE_MS = 3_600_000;
 /** Ids in the log of a round; each hour of all that is not settled, else of what is new. */
@@ -32,31 +35,29 @@ const LOG_ALL_MS = 3_600_000;
 
 interface SelfAuditTools {
   readonly stores: AuditStores;
+  readonly kept: KeptFindings;
   readonly clock: Clock;
   readonly metrics: ControllerMetrics;
   readonly log: Logger;
 }
 
-export function selfAudit({ stores, clock, metrics, log }: SelfAuditTools): LeaderLoop {
+export function selfAudit({ stores, kept, clock, metrics, log }: SelfAuditTools): LeaderLoop {
   /** What is not settled: when it was found, by kind and id. */
-  const found = new Map<Kind, Map<string, Date>>();
+  const found = new Map(Object.keys(kinds).map((kind) => [kind as Kind, new Map<string, Date>()]));
   let walk: ReturnType<typeof auditedPages> | undefined;
+  let reached: string | undefined;
+  let isResumed = false;
 
   let loggedAllAt = new Date(0);
-  const open = () =>
-    [...found].flatMap(([kind, ids]) => [...ids].map(([id, at]) => ({ kind, id, at })));
+  const open = (max = KEPT): Finding<Kind>[] =>
+    [...found].flatMap(([kind, ids]) => listed(kind, ids).slice(0, max));
 
-  async function forgetSettled(): Promise<void> {
-    const before = open();
-    const old = later(clock.now(), -MAILED_TWICE_MS);
-    const [twice, others] = [
-      before.filter(({ kind, at }) => kind === 'mailed_twice' && at < old),
-      before.filter(({ kind }) => kind !== 'mailed_twice'),
-    ];
-    const suspects = others.map(({ kind, id }): Suspect => [kind, id]);
-    const still = new Set((await unsettled(suspects, stores, clock)).map(String));
-    const settled = others.filter(({ kind, id }) => !still.has(String([kind, id])));
-    for (const { kind, id } of [...twice, ...settled]) found.get(kind)?.delete(id);
+  async function resume(): Promise<void> {
+    const last = await kept.read();
+    // Another version may know other kinds.
+    for (const { kind, id, at } of last.found) found.get(kind as Kind)?.set(id, at);
+    reached = last.reached;
+    isResumed = true;
   }
 
   return {
@@ -65,43 +66,61 @@ export function selfAudit({ stores, clock, metrics, log }: SelfAuditTools): Lead
     retry: { firstMs: 30_000, capMs: 300_000 },
     failsAfterMs: FAILS_AFTER_MS,
     async run(term) {
-      const added: Suspect[] = [];
+      if (!isResumed) await resume();
+      const added: Omit<Finding<Kind>, 'at'>[] = [];
       const add = async (suspects: readonly Suspect[]): Promise<void> => {
         for (const [kind, id] of suspects) {
-          const ids = found.get(kind) ?? new Map<string, Date>();
-          found.set(kind, ids);
+          const ids = found.get(kind)!;
           if (ids.has(id) || ids.size >= KEPT) continue;
           ids.set(id, clock.now());
-          added.push([kind, id]);
+          added.push({ kind, id });
         }
         await pause(BETWEEN_PAGES_MS, term);
         term.throwIfAborted();
       };
-      await forgetSettled();
+      for (const { kind, id } of await settledOf(open(), stores, clock))
+        found.get(kind)?.delete(id);
       const since = later(clock.now(), -RECENT_MS);
-      for await (const { suspects } of auditedPages(stores, clock, since)) await add(suspects);
-      walk ??= auditedPages(stores, clock);
+      for await (const { suspects } of auditedPages(stores, clock, { since })) await add(suspects);
+      walk ??= auditedPages(stores, clock, { after: reached });
       for (let pages = 0; pages < WALKED_PAGES; pages += 1) {
-        const { done, value } = await walk.next();
-        if (done === true) {
+        const { done, value } = await walk.next().catch((error: unknown) => {
           walk = undefined;
+          throw error;
+        });
+        if (done === true) {
+          [walk, reached] = [undefined, undefined];
           break;
         }
         await add(value.suspects.filter(([kind]) => kind !== 'mailed_twice'));
+        reached = value.reached;
       }
-      for (const kind of Object.keys(kinds) as Kind[])
-        metrics.auditFindings.set({ kind }, found.get(kind)?.size ?? 0);
+      await kept.keep(reached, open(STORED));
+      for (const [kind, ids] of found) metrics.auditFindings.set({ kind }, ids.size);
       const logsAll = clock.now() >= later(loggedAllAt, LOG_ALL_MS);
       if (logsAll) loggedAllAt = clock.now();
-      const logged = logsAll ? open().map(({ kind, id }): Suspect => [kind, id]) : added;
-      for (const [kind, id] of logged.slice(0, LOGGED))
+      const logged = logsAll ? open() : added;
+      for (const { kind, id } of logged.slice(0, LOGGED))
         log.warn({ kind, id }, 'not as it should be');
     },
     forget() {
-      found.clear();
-      walk = undefined;
+      for (const ids of found.values()) ids.clear();
+      [walk, reached, isResumed] = [undefined, undefined, false];
       loggedAllAt = new Date(0);
       metrics.auditFindings.reset();
     },
   };
+}
+
+const listed = (kind: Kind, ids: ReadonlyMap<string, Date>): Finding<Kind>[] =>
+  [...ids].map(([id, at]) => ({ kind, id, at }));
+
+async function settledOf(
+  findings: readonly Finding<Kind>[],
+  stores: AuditStores,
+  clock: Clock,
+): Promise<Finding<Kind>[]> {
+  const still = await unsettled(findings, stores, clock);
+  const old = later(clock.now(), -MAILED_TWICE_MS);
+  return findings.filter((one) => !still.has(one) || (one.kind === 'mailed_twice' && one.at < old));
 }

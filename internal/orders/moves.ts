@@ -5,6 +5,8 @@ import { accountOfMessageId } from '../mail/message.ts';
 import { reasonOf } from '../mail/relay-answers.ts';
 import { DAY_MS, later } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
+import { findingName, type Suspect } from '../self-audit/rules.ts';
+import { suspectsAt } from '../self-audit/walk.ts';
 import { isOpen } from '../submission/states.ts';
 import { isBounced } from '../submission/submission.ts';
 import { linkUsed, type Plan } from '../view/plans.ts';
@@ -322,3 +324,50 @@ export const release: OneOrder<RequestTarget> = {
     });
   },
 };
+
+interface Findings {
+  readonly id: string;
+  /** Absent where the account is gone. */
+  readonly requestId: string | undefined;
+  readonly found: readonly Suspect[];
+  /** Who put all of them aside before. */
+  readonly before: string | undefined;
+}
+
+/** The entry in the trail is what puts a finding aside. */
+export const aside: OneOrder<Findings> = {
+  name: 'aside',
+  select: async ({ id = '' }, office) => {
+    const found = await findingsAt(id, office);
+    if (found.length === 0) throw new OrderRefused(`the audit finds nothing at ${id}`);
+    const put = await office.desk.trail.putAside(found.map(findingName));
+    const [entry] = put.values();
+    const all = found.every((one) => put.has(findingName(one)));
+    const [account] = await office.desk.accounts.checked('_id', [id]);
+    const requestId = id.startsWith('req_') ? id : account?.requestId;
+    return { id, requestId, found, before: all ? entry?.by : undefined };
+  },
+  seen: ({ found }) => found,
+  plan: ({ before }) =>
+    before === undefined ? { to: 'aside' } : { nothing: `${before} has put it aside already` },
+  act: async ({ id, found }, _given, office) =>
+    String(await findingsAt(id, office)) === String(found),
+  words: ({ id, requestId, found }) => {
+    const kinds = found.map(([kind]) => kind);
+    const json = { id, kinds };
+    return {
+      subject: id,
+      about: {
+        ...defined({ requestId, accountId: id === requestId ? undefined : id }),
+        aside: found.map(findingName),
+      },
+      would: `${id}  ${kinds.join(', ')}: would be put aside`,
+      done: `${id}  ${kinds.join(', ')}: put aside; what changes is found again`,
+      json: { dry: json, done: { ...json, result: 'aside' } },
+    };
+  },
+};
+
+/** Without the setting of a retention, it may put more aside than the audit lists. */
+const findingsAt = (id: string, { desk, clock }: Office): Promise<Suspect[]> =>
+  suspectsAt([id], { ...desk, accountRequestsKeptMs: Infinity }, clock);

@@ -1,4 +1,5 @@
 /** What must be true of every record and every account. */
+import { createHash } from 'node:crypto';
 import type { CheckedAccount } from '../account/account-queries.ts';
 import { DAY_MS } from '../platform/process/clock.ts';
 import { cards, isOpen, states, type Card, type State } from '../submission/states.ts';
@@ -21,6 +22,25 @@ interface Finding {
 }
 
 export const kinds = findings as Readonly<Record<Kind, Finding>>;
+
+/** At a request or an account. The print differs once what contradicts has changed. */
+export type Suspect = readonly [Kind, id: string, print: string];
+
+/** As the trail has it. */
+export const findingName = (suspect: Suspect): string => suspect.join(' ');
+
+/** Not of what changes by itself, such as `dueAt`. */
+export function printOf(
+  record: CheckedRecord | undefined,
+  account: CheckedAccount | undefined,
+): string {
+  const { state, schema, httpStatus, expiresAt, erasedAt, accountId, history } = record ?? {};
+  const { _id, requestId, notifiedAt, releasedAt, closedAt, mail, activation } = account ?? {};
+  const ofRecord = [state, schema, httpStatus, expiresAt, erasedAt, accountId];
+  const ofAccount = [_id, requestId, notifiedAt, releasedAt, closedAt, mail?.possible];
+  const all = [...ofRecord, history?.at(-1)?.state, ...ofAccount, activation?.usedAt];
+  return createHash('sha256').update(JSON.stringify(all)).digest('hex').slice(0, 16);
+}
 
 /** `account` belongs to this record. */
 export function checkRecord(

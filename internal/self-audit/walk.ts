@@ -3,7 +3,9 @@ import type { AccountQueries, CheckedAccount } from '../account/account-queries.
 import { pause } from '../platform/process/deadline.ts';
 import { DAY_MS, type Clock } from '../platform/process/clock.ts';
 import type { CheckedRecord, SupportQueries } from '../submission/support-queries.ts';
-import { checkRecord, kinds, type Kind } from './rules.ts';
+import { firstIdAt } from '../platform/stores/ids.ts';
+import type { Trail } from '../trail/trail.ts';
+import { checkRecord, findingName, kinds, printOf, type Kind, type Suspect } from './rules.ts';
 import type { PartnerHolds } from '../partner/flags.ts';
 
 const FINDINGS_LISTED = 20;
@@ -15,12 +17,11 @@ const SECOND_LOOK_MS = 1_000;
 
 export type AuditView = Awaited<ReturnType<typeof auditView>>;
 
-export type Suspect = readonly [Kind, id: string];
-
 export interface AuditStores {
   readonly submissions: SupportQueries;
   readonly accounts: AccountQueries;
   readonly holds: Pick<PartnerHolds, 'list'>;
+  readonly trail: Pick<Trail, 'putAside'>;
   /** The shortest retention of an account's request, by today's settings. */
   readonly accountRequestsKeptMs: number;
 }
@@ -30,6 +31,10 @@ interface AuditedPage {
   readonly accounts: readonly CheckedAccount[];
   readonly pastRetention: number;
   readonly suspects: readonly Suspect[];
+  /** By operators. */
+  readonly putAside: number;
+  /** The last id. */
+  readonly reached: string | undefined;
 }
 
 /** Reads everything that came at or after `since`. */
@@ -41,8 +46,10 @@ export async function auditView(stores: AuditStores, clock: Clock, since: Date |
     accounts: 0,
     accountsReleased: 0,
     accountsWhoseRequestIsPastRetention: 0,
+    putAside: 0,
   };
-  for await (const page of auditedPages(stores, clock, since)) {
+  for await (const page of auditedPages(stores, clock, { since })) {
+    counts.putAside += page.putAside;
     for (const { state, httpStatus } of page.records) {
       requestsByState[state] = (requestsByState[state] ?? 0) + 1;
       if (httpStatus === 202) counts.accepted += 1;
@@ -73,15 +80,26 @@ export async function auditView(stores: AuditStores, clock: Clock, since: Date |
 export async function* auditedPages(
   stores: AuditStores,
   clock: Clock,
-  since?: Date,
+  {
+    since,
+    after,
+  }: {
+    readonly since?: Date | undefined;
+    /** Goes on after the id that a page reached. */
+    readonly after?: string | undefined;
+  } = {},
 ): AsyncGenerator<AuditedPage> {
   const { submissions, accounts } = stores;
-  for await (const records of submissions.checkedPages(since)) {
+  const firstAt = (prefix: 'req' | 'acc') => since && firstIdAt(prefix, since);
+  const inAccounts = after?.startsWith('acc_') === true;
+  const requests = inAccounts ? [] : submissions.checkedPages(after ?? firstAt('req'));
+  for await (const records of requests) {
     const check = (some: readonly CheckedRecord[]) => checkRecords(some, stores, clock);
-    const suspects = await checkedTwice(records, check, (ids) => submissions.checked(ids));
-    yield { records, accounts: [], pastRetention: 0, suspects };
+    const found = await checkedTwice(records, check, (ids) => submissions.checked(ids));
+    const parted = await withoutAside(found, stores);
+    yield { records, accounts: [], pastRetention: 0, ...parted, reached: records.at(-1)?._id };
   }
-  for await (const page of accounts.checkedPages(since)) {
+  for await (const page of accounts.checkedPages(inAccounts ? after : firstAt('acc'))) {
     let pastRetention = 0;
     const check = async (some: readonly CheckedAccount[]): Promise<Suspect[]> => {
       const alone = await orphansOf(some, stores, clock);
@@ -89,28 +107,48 @@ export async function* auditedPages(
       return alone.orphans;
     };
     const orphans = await checkedTwice(page, check, (ids) => accounts.checked('_id', ids));
-    const mailedTwice = page.filter(({ mail }) => (mail?.possible ?? 0) > 1);
-    const suspects = [...orphans, ...mailedTwice.map(({ _id }): Suspect => ['mailed_twice', _id])];
-    yield { records: [], accounts: page, pastRetention, suspects };
+    const parted = await withoutAside([...orphans, ...mailedTwiceOf(page)], stores);
+    yield { records: [], accounts: page, pastRetention, ...parted, reached: page.at(-1)?._id };
   }
 }
 
-/** Those that are still so. */
-export async function unsettled(
-  suspects: readonly Suspect[],
-  stores: AuditStores,
+async function withoutAside(found: readonly Suspect[], { trail }: Pick<AuditStores, 'trail'>) {
+  const aside = await trail.putAside(found.map(findingName));
+  const suspects = found.filter((one) => !aside.has(findingName(one)));
+  return { suspects, putAside: found.length - suspects.length };
+}
+
+const mailedTwiceOf = (accounts: readonly CheckedAccount[]): Suspect[] =>
+  accounts
+    .filter(({ mail }) => (mail?.possible ?? 0) > 1)
+    .map((account) => ['mailed_twice', account._id, printOf(undefined, account)]);
+
+/** What is wrong at these requests and accounts now, put aside or not. */
+export async function suspectsAt(
+  ids: readonly string[],
+  stores: Omit<AuditStores, 'trail'>,
   clock: Clock,
 ): Promise<Suspect[]> {
+  const records = await stores.submissions.checked(ids);
+  const accounts = await stores.accounts.checked('_id', ids);
+  const found = await checkRecords(records, stores, clock);
+  const { orphans } = await orphansOf(accounts, stores, clock);
+  return [...found, ...orphans, ...mailedTwiceOf(accounts)];
+}
+
+/** Those that are still so, and not put aside. */
+export async function unsettled<Found extends { readonly kind: Kind; readonly id: string }>(
+  suspects: readonly Found[],
+  stores: AuditStores,
+  clock: Clock,
+): Promise<ReadonlySet<Found>> {
   const still = new Set<string>();
   for (let from = 0; from < suspects.length; from += READ_AGAIN) {
-    const ids = [...new Set(suspects.slice(from, from + READ_AGAIN).map(([, id]) => id))];
-    const records = await stores.submissions.checked(ids);
-    const accounts = await stores.accounts.checked('_id', ids);
-    const found = await checkRecords(records, stores, clock);
-    const { orphans } = await orphansOf(accounts, stores, clock);
-    for (const suspect of [...found, ...orphans]) still.add(String(suspect));
+    const ids = [...new Set(suspects.slice(from, from + READ_AGAIN).map(({ id }) => id))];
+    const { suspects: open } = await withoutAside(await suspectsAt(ids, stores, clock), stores);
+    for (const [kind, id] of open) still.add(`${kind} ${id}`);
   }
-  return suspects.filter((suspect) => still.has(String(suspect)));
+  return new Set(suspects.filter(({ kind, id }) => still.has(`${kind} ${id}`)));
 }
 
 /** The service keeps running, so a suspect is read again before it counts as a finding. */
@@ -127,7 +165,7 @@ async function checkedTwice<Document>(
 
 async function checkRecords(
   records: readonly CheckedRecord[],
-  { accounts, holds }: AuditStores,
+  { accounts, holds }: Pick<AuditStores, 'accounts' | 'holds'>,
   clock: Clock,
 ): Promise<Suspect[]> {
   const onHold = new Set((await holds.list()).map(({ _id }) => _id));
@@ -136,25 +174,28 @@ async function checkRecords(
   const byRequest = new Map(found.map((account) => [account.requestId, account]));
   const options = { now: clock.now(), onHold };
   return records.flatMap((record) => {
-    const kindsFound = checkRecord(record, byRequest.get(record._id), options);
-    return kindsFound.map((kind): Suspect => [kind, record._id]);
+    const account = byRequest.get(record._id);
+    const print = printOf(record, account);
+    return checkRecord(record, account, options).map((kind): Suspect => [kind, record._id, print]);
   });
 }
 
 /** An account outlives its request's retention; before that, the request must exist. */
 async function orphansOf(
   accounts: readonly CheckedAccount[],
-  { submissions, accountRequestsKeptMs }: AuditStores,
+  { submissions, accountRequestsKeptMs }: Omit<AuditStores, 'trail'>,
   clock: Clock,
 ) {
   const requestIds = accounts.map(({ requestId }) => requestId);
   const there = new Set((await submissions.checked(requestIds)).map(({ _id }) => _id));
   const alone = accounts.filter(({ requestId }) => !there.has(requestId));
-  const orphans = alone.flatMap(({ _id, createdAt }): Suspect[] => {
+  const orphans = alone.flatMap((account): Suspect[] => {
+    const { _id, createdAt } = account;
+    const print = printOf(undefined, account);
     const ageMs = clock.now().getTime() - createdAt.getTime();
-    if (ageMs <= SHORTEST_RETENTION_MS) return [['account_without_request', _id]];
+    if (ageMs <= SHORTEST_RETENTION_MS) return [['account_without_request', _id, print]];
     // The setting may have been anything from a day up when the request became final.
-    return ageMs <= accountRequestsKeptMs ? [['request_expired_or_lost', _id]] : [];
+    return ageMs <= accountRequestsKeptMs ? [['request_expired_or_lost', _id, print]] : [];
   });
   return { orphans, pastRetention: alone.length - orphans.length };
 }

@@ -260,8 +260,7 @@ export class SupportQueries {
   }
 
   /** Of all that is live. */
-  checkedPages(since: Date | undefined): AsyncGenerator<CheckedRecord[]> {
-    const after = firstAt(since);
+  checkedPages(after: string | undefined): AsyncGenerator<CheckedRecord[]> {
     return pagesOf(this.#submissions, live, { projection: checkedFields, after });
   }
 

@@ -40,7 +40,7 @@ export const controllerMetrics = {
   ),
   auditFindings: gauge(
     'audit_findings',
-    'What the audit has found and is not settled, 1,000 at most, by kind as `partner-ingest audit` names it; none while not leading.',
+    'What the audit has found and is neither settled nor put aside, 1,000 at most, by kind as `partner-ingest audit` names it; none while not leading.',
     { kind: openValues },
   ),
   probeSuccess: gauge(

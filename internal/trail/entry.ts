@@ -11,6 +11,8 @@ export interface OperatorAction {
   /** The beginning of the SHA-256 of an API key. */
   readonly keyId?: string;
   readonly count?: number;
+  /** Findings of the self-audit that the operator put aside, as `findingName` has them. */
+  readonly aside?: readonly string[];
   /** Id of the console's session that the person ended. */
   readonly session?: string;
 }

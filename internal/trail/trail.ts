@@ -22,6 +22,7 @@ export const trailIndexes: readonly IndexDefinition[] = [
     sparse: true,
   },
   { collection: OPERATOR_AUDIT, name: 'operator_audit_ends', key: { ends: 1 }, sparse: true },
+  { collection: OPERATOR_AUDIT, name: 'operator_audit_aside', key: { aside: 1 }, sparse: true },
   {
     collection: OPERATOR_AUDIT,
     name: 'operator_audit_expiry',
@@ -90,6 +91,14 @@ export class Trail {
   /** Returns operators' actions on a request, oldest first, each with its result. */
   async ofRequest(requestId: string): Promise<TrailEntry[]> {
     return (await this.#newest({ requestId }, TRAIL_SHOWN)).toReversed();
+  }
+
+  /** Returns which of these findings of the self-audit an operator has put aside, and how. */
+  async putAside(findings: readonly string[]): Promise<ReadonlyMap<string, TrailEntry>> {
+    if (findings.length === 0) return new Map();
+    const filter = { aside: { $in: [...findings] }, ends: { $exists: true }, result: 'done' };
+    const entries = await this.#entries.find(filter as Filter<TrailEntry>, bounded).toArray();
+    return new Map(entries.flatMap((entry) => (entry.aside ?? []).map((name) => [name, entry])));
   }
 
   /** Returns at most `limit` actions with their results, newest first, older than `before`. */

@@ -10,7 +10,7 @@ export interface Reads {
   readonly accounts: AccountQueries;
   readonly keys: Pick<KeyStore, 'list' | 'disabled' | 'problems'>;
   readonly holds: Pick<PartnerHolds, 'list' | 'isSet'>;
-  readonly trail: Pick<Trail, 'ofRequest' | 'newest'>;
+  readonly trail: Pick<Trail, 'ofRequest' | 'newest' | 'putAside'>;
   /** The shortest retention of an account's request, by today's settings. */
   readonly accountRequestsKeptMs: number;
 }

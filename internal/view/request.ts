@@ -3,10 +3,11 @@ import { linkState, type Account } from '../account/account.ts';
 import { isEmailAddress } from '../application/email-address.ts';
 import { eachField, type Applicant } from '../application/fields.ts';
 import { defined } from '../platform/process/defined.ts';
+import { printable } from '../platform/process/terminal.ts';
 import { referenceOf } from '../platform/stores/ids.ts';
 import { cardOf, isOpen, type State } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
-import { checkRecord, kinds, type Kind } from '../self-audit/rules.ts';
+import { checkRecord, findingName, kinds, printOf, type Kind } from '../self-audit/rules.ts';
 import type { FoundSubmission } from './look-up.ts';
 import { maskApplicant } from './mask.ts';
 import { nextStep, offersFor, type LineState } from './next.ts';
@@ -26,21 +27,37 @@ export type Tone = 'good' | 'open' | 'bad' | 'other';
 
 export type RequestView = Awaited<ReturnType<typeof requestView>>;
 
-/** What the audit finds that no next step corrects. */
-function wrongWith(
+/** What the audit finds that no next step corrects, and what operators put aside. */
+async function wrongWith(
   record: FoundSubmission,
   account: Account | undefined,
   { now, onHold }: { readonly now: Date; readonly onHold: boolean },
-): string | undefined {
+  trail: Reads['trail'],
+): Promise<string[]> {
   // The audit reads neither tests nor what is built from an account.
-  if (record.test === true || record.pastRetention === true) return undefined;
+  if (record.test === true || record.pastRetention === true) return [];
+  const { _id } = record;
   const held = new Set(onHold ? [record.partnerId ?? ''] : []);
   const found = checkRecord(record, account, { now, onHold: held });
-  const meanings = found
-    .filter((kind) => kinds[kind].weight === 'problem' && !OF_THE_NEXT_STEP.includes(kind))
-    .map((kind) => kinds[kind].meaning);
-  if (meanings.length === 0) return undefined;
-  return `something is wrong: it ${meanings.join(', and ')}; "What is stuck" in docs/operations.md says what to do`;
+  const print = printOf(record, account);
+  const nameOf = (kind: Kind): string => findingName([kind, _id, print]);
+  const aside = await trail.putAside(found.map(nameOf));
+  const open = found.filter(
+    (kind) =>
+      kinds[kind].weight === 'problem' &&
+      !OF_THE_NEXT_STEP.includes(kind) &&
+      !aside.has(nameOf(kind)),
+  );
+  const meanings = open.map((kind) => kinds[kind].meaning).join(', and ');
+  const wrong = `something is wrong: it ${meanings}; "What is stuck" in docs/operations.md says what to do, and "partner-ingest aside ${_id} --yes --why REASON" puts it aside`;
+  const put = found.flatMap((kind) => {
+    const { by, why = '', at } = aside.get(nameOf(kind)) ?? {};
+    if (at === undefined) return [];
+    return [
+      `${printable(by ?? '')} put aside ${fromNow(at, now)} that it ${kinds[kind].meaning} (${printable(why)})`,
+    ];
+  });
+  return [...(open.length > 0 ? [wrong] : []), ...put];
 }
 
 /** `reveal` must have been noted in the trail. */
@@ -62,8 +79,8 @@ export async function requestView(
   const circumstances = { now, onHold, line };
   const step = nextStep(record, account, circumstances);
   const { waits } = step;
-  const wrong = wrongWith(record, account, circumstances);
-  const next = wrong === undefined ? step.next : `${wrong}; ${step.next}`;
+  const wrong = await wrongWith(record, account, circumstances, reads.trail);
+  const next = [...wrong, step.next].join('; ');
   const offers = offersFor(record, account, circumstances);
   const happenings = timeline(record, account, actions);
   return {

@@ -32,7 +32,14 @@ export function nowOf({ db, slots }: ChaosWorld): () => Promise<readonly string[
     try {
       const dead = await tallyOf({ state: 'dead_lettered' }, { submissions });
       const secrets = await keys.problems.list();
-      activity.stored = { partners: [], turnedAway: [], dead, secrets, at: clock.now() };
+      activity.stored = {
+        partners: [],
+        turnedAway: [],
+        dead,
+        secrets,
+        findings: [],
+        at: clock.now(),
+      };
     } catch {
       activity.stored = { ...activity.stored, fault: 'MongoDB cannot be read' };
     }

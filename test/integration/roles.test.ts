@@ -8,6 +8,7 @@ import { documentedRights, rightsOf } from '../support/documented-rights.ts';
 import { send } from '../support/http.ts';
 import { startMongoWire, type MongoWire } from '../support/mongo-wire.ts';
 import { hurryReconcile, submit } from '../support/processing.ts';
+import { recordOf } from '../support/records.ts';
 import { storedKeys } from '../support/stored-keys.ts';
 import { openTestStores } from '../support/test-stores.ts';
 import { eventually } from '../support/wait.ts';
@@ -47,6 +48,9 @@ beforeAll(async () => {
       RATE_LIMIT_MAX: '60',
     },
   });
+  // The audit asks whether its findings are put aside.
+  const wrong = recordOf({}, new Date(), { state: 'rejected', history: [] });
+  await world.stores.requests.insertOne(wrong);
   controller = await world.start('controller', { MONGODB_URI: wires.controller.url });
   ingest = await world.start('ingest', { MONGODB_URI: wires.ingest.url });
   processor = await world.start('processor', { MONGODB_URI: wires.processor.url });

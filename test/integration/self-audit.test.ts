@@ -2,6 +2,10 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { accountCollection, type Account } from '../../internal/account/account.ts';
+import { aside } from '../../internal/orders/moves.ts';
+import { openOrder, type Office } from '../../internal/orders/order.ts';
+import { KeptFindings } from '../../internal/partner/kept-findings.ts';
+import { Trail } from '../../internal/trail/trail.ts';
 import { selfAudit } from '../../internal/controller/self-audit.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
 import { newId } from '../../internal/platform/stores/ids.ts';
@@ -11,6 +15,7 @@ import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { createRegistry } from '../../internal/platform/process/registry.ts';
 import { kinds, type Kind } from '../../internal/self-audit/rules.ts';
+import { requestView } from '../../internal/view/request.ts';
 import { DAY_MS } from '../../internal/platform/process/clock.ts';
 import { newTestClock, recordOf } from '../support/records.ts';
 import { storesOfFile } from '../support/test-stores.ts';
@@ -56,6 +61,9 @@ async function plantAccount(account: Partial<Account>): Promise<void> {
   });
 }
 
+const trailOf = (by: string, why: string): Trail =>
+  new Trail({ db: stores.db, clock, by, why, nameFrom: '--as', copy: () => {} });
+
 /** The audit of a leader that has just begun. */
 function begun(submissions: SupportQueries) {
   const registry = createRegistry('controller');
@@ -64,8 +72,10 @@ function begun(submissions: SupportQueries) {
       submissions,
       accounts: new AccountQueries(stores.db),
       holds: { list: async () => [] },
+      trail: trailOf('', ''),
       accountRequestsKeptMs: 0,
     },
+    kept: new KeptFindings(stores.db),
     clock,
     metrics: createControllerMetrics(registry),
     log: createLogger('test', 'silent'),
@@ -85,8 +95,8 @@ function begun(submissions: SupportQueries) {
 
 /** Each page has one record. */
 class SmallPages extends SupportQueries {
-  override async *checkedPages(since: Date | undefined) {
-    for await (const page of super.checkedPages(since)) for (const one of page) yield [one];
+  override async *checkedPages(after: string | undefined) {
+    for await (const page of super.checkedPages(after)) for (const one of page) yield [one];
   }
 }
 
@@ -102,10 +112,86 @@ test('a walk goes on where the round before ended', async () => {
   for (let planted = 0; planted < 60; planted += 1) await plant('rejected');
   await plant('rejected', { history: [] });
   clock.advance(HOUR_MS);
-  const { found } = begun(new SmallPages(stores.db));
-  expect((await found())['history_disagrees']).toBe(0);
-  expect((await found())['history_disagrees']).toBe(1);
+  const wrong = async (leader: ReturnType<typeof begun>) =>
+    (await leader.found())['history_disagrees'];
+  const leader = begun(new SmallPages(stores.db));
+  expect(await wrong(leader)).toBe(0);
+  // Three leaders: each one goes on, and knows what those before it have found.
+  expect(await wrong(begun(new SmallPages(stores.db)))).toBe(1);
+  expect(await wrong(begun(new SmallPages(stores.db)))).toBe(1);
+  leader.audit.forget();
   await requests.deleteMany({});
+  expect(await wrong(leader)).toBe(0);
+});
+
+test('what an operator puts aside counts no more until what contradicts changes', async () => {
+  const leader = begun(new SupportQueries(stores.db));
+  const found = async () => {
+    const counts = Object.entries(await leader.found());
+    return counts.flatMap(([kind, count]) => (count > 0 ? [kind] : []));
+  };
+  const put = async (id: string, by: string) => {
+    const submissions = new SupportQueries(stores.db);
+    const accountQueries = new AccountQueries(stores.db);
+    const trail = trailOf(by, `ticket of ${by}`);
+    const holds = { list: async () => [], isSet: async () => false };
+    const desk = {
+      submissions,
+      accounts: accountQueries,
+      holds,
+      trail,
+    } as unknown as Office['desk'];
+    const order = await openOrder(aside, { id }, { desk, clock }, { reveal: false });
+    const now = clock.now();
+    return {
+      order,
+      next: async () =>
+        (await requestView((await submissions.byId(id))!, desk, { now, reveal: false })).next,
+    };
+  };
+  // Two findings at one request, and one at an account.
+  await plant('recorded', { history: [], dueAt: new Date(clock.now().getTime() - HOUR_MS / 10) });
+  await plantAccount({});
+  const { _id: id } = (await requests.findOne({}))!;
+  const { _id: accountId } = (await accounts.findOne({}))!;
+  expect(await found()).toEqual(['history_disagrees', 'overdue', 'account_without_request']);
+
+  const [jane, joe] = [await put(id, 'jane'), await put(id, 'joe')];
+  expect(await jane.next()).toMatch(`partner-ingest aside ${id} --yes --why REASON`);
+  expect(await Promise.all([jane.order.act(), joe.order.act()])).toEqual([true, true]);
+  expect((await put(id, 'ann')).order.plan.nothing).toMatch(
+    /^(jane|joe) has put it aside already$/,
+  );
+  expect(await jane.next()).toMatch(/(jane|joe) put aside .* that it .* \(ticket of (jane|joe)\)/);
+  expect(await found()).toEqual(['account_without_request']);
+  await (await put(accountId, 'jane')).order.act();
+  expect(await found()).toEqual([]);
+  const entries = await trailOf('', '').ofRequest(id);
+  expect(entries.map(({ by, action, result }) => `${by} ${action} ${result}`).toSorted()).toEqual([
+    'jane aside done',
+    'joe aside done',
+  ]);
+
+  // A retry moves only what changes by itself.
+  const later = new Date(clock.now().getTime() - HOUR_MS / 11);
+  await requests.updateOne({ _id: id }, { $set: { dueAt: later } });
+  expect(await found()).toEqual([]);
+  const seen = await put(id, 'jane');
+  await requests.updateOne({ _id: id }, { $set: { httpStatus: 500 } });
+  await accounts.updateOne({ _id: accountId }, { $set: { releasedAt: clock.now() } });
+  expect(await found()).toEqual([
+    'history_disagrees',
+    'wrong_answer',
+    'overdue',
+    'account_without_request',
+  ]);
+  // What was seen is no more.
+  expect(await seen.order.act()).toBe(false);
+  expect((await found()).length).toBe(4);
+  await expect(put('req_gone', 'jane')).rejects.toThrow('the audit finds nothing at req_gone');
+  await requests.deleteMany({});
+  await accounts.deleteMany({});
+  expect(await found()).toEqual([]);
 });
 
 test('the audit counts the problems until they are settled, each kind once', async () => {

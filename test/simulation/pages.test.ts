@@ -46,7 +46,11 @@ function readsOf(world: World) {
     [PARTNER_HOLDS]: driverOf(world.holds, wire),
   });
   const clock = { now: () => world.scheduler.date(), monotonicMs: () => 0 };
-  const trail = { ofRequest: () => Promise.resolve([]), newest: () => Promise.resolve([]) };
+  const trail = {
+    ofRequest: () => Promise.resolve([]),
+    newest: () => Promise.resolve([]),
+    putAside: () => Promise.resolve(new Map()),
+  };
   const reads = {
     submissions: new SupportQueries(db),
     accounts: new AccountQueries(db),
