@@ -26,6 +26,9 @@ type Speaker = Name | 'operator';
 
 const WRITES = ['insert', 'update', 'delete', 'findAndModify', 'bulkWrite'];
 
+/** The audit asks whether its findings are put aside. */
+const wrong = recordOf({}, new Date(), { state: 'rejected', history: [] });
+
 let world: World;
 let wires: Record<Speaker, MongoWire>;
 let [controller, ingest, processor, desk]: InProcess[] = [];
@@ -48,8 +51,6 @@ beforeAll(async () => {
       RATE_LIMIT_MAX: '60',
     },
   });
-  // The audit asks whether its findings are put aside.
-  const wrong = recordOf({}, new Date(), { state: 'rejected', history: [] });
   await world.stores.requests.insertOne(wrong);
   controller = await world.start('controller', { MONGODB_URI: wires.controller.url });
   ingest = await world.start('ingest', { MONGODB_URI: wires.ingest.url });
@@ -143,6 +144,7 @@ async function operate(): Promise<void> {
   await world.recordIn('completed', id);
   await cli('account', 'release', id, '--yes');
   await cli('erase', id, '--yes');
+  await cli('aside', wrong._id, '--yes', '--why', 'a look');
 }
 
 /** A person at the console opens each page, searches for an applicant and reveals one. */
