@@ -14,14 +14,14 @@ const OPEN_TOO_LONG_MS = 4 * DAY_MS;
 
 export type Kind = keyof typeof findings;
 
-interface Finding {
+interface KindCard {
   /** `problem`: a promise is or will be broken. `notice`: correct, but somebody should know. */
   readonly weight: 'problem' | 'notice';
   /** Of each record or account that was found. */
   readonly meaning: string;
 }
 
-export const kinds = findings as Readonly<Record<Kind, Finding>>;
+export const kinds = findings as Readonly<Record<Kind, KindCard>>;
 
 /** At a request or an account. The print differs once what contradicts has changed. */
 export type Suspect = readonly [Kind, id: string, print: string];
