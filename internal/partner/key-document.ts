@@ -2,6 +2,7 @@
  * All partner keys, as hashes, in one document, which also holds the lease of the controller that
  * writes them.
  */
+import { randomInt } from 'node:crypto';
 import type { Collection, Db, Document } from 'mongodb';
 import type { Clock } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
@@ -9,6 +10,9 @@ import { bounded } from '../platform/stores/mongo-read.ts';
 import { unlessDuplicate } from '../platform/stores/mongo.ts';
 import { refuseNewer } from '../platform/stores/newer-version.ts';
 import type { WantedKey } from './key-secret.ts';
+
+/** Two leaps from one version are equal once in a million restores. */
+const VERSION_LEAP = 1_000_000;
 
 export const PARTNER_KEYS = 'partner_keys';
 const KEYS = 'keys';
@@ -120,7 +124,8 @@ export class KeyDocuments {
     { synced, ended }: { readonly synced: boolean; readonly ended: readonly EndedKey[] },
   ): Promise<void> {
     const now = this.#clock.now();
-    const next = Math.max(version + 1, now.getTime());
+    // After a restore, ingest may know another document by the next number, where the clock is behind.
+    const next = Math.max(version + 1 + randomInt(VERSION_LEAP), now.getTime());
     const replaced = this.#documents.updateOne(
       { _id: KEYS, version },
       {
