@@ -275,7 +275,9 @@ test("a Secret that does not count is on the first page and its partner's, by na
     annotations: { 'partner-ingest.io/cidrs': 'anywhere' },
   });
   await nowSays(/Warning[^\n]*annotation[^]*Secret partner-keys\/partner-odd odd/);
-  expect(await open('/partners')).toMatch(/partner-keys\/partner-odd\s+odd\s+annotation [^]*?\d UTC/);
+  expect(await open('/partners')).toMatch(
+    /partner-keys\/partner-odd\s+odd\s+annotation [^]*?\d UTC/,
+  );
   expect(await open('/partners/odd')).toMatch(
     /partner-keys\/partner-odd\s+0 of 0\s+annotation [^]*?\d UTC/,
   );
