@@ -193,7 +193,9 @@ describe('an API server', () => {
 
   test('refuses a pod with more rights, and an unknown field', async () => {
     const pods = { containerSecurityContext: { capabilities: null } };
-    const careless = await render({ ...production, partnerKeys, pods }, { namespace: home });
+    // An object that stands already would keep the fields that are left out here.
+    const place = { release: 'careless', namespace: home };
+    const careless = await render({ ...production, partnerKeys, pods }, place);
     await expect(takes(careless)).rejects.toThrow('would violate PodSecurity "restricted');
     const [right] = (await render(production, { namespace: home })).filter(
       ({ kind }) => kind === 'Deployment',
