@@ -175,8 +175,11 @@ async function checkRecords(
   const options = { now: clock.now(), onHold };
   return records.flatMap((record) => {
     const account = byRequest.get(record._id);
-    const print = printOf(record, account);
-    return checkRecord(record, account, options).map((kind): Suspect => [kind, record._id, print]);
+    return checkRecord(record, account, options).map((kind): Suspect => [
+      kind,
+      record._id,
+      printOf(record, account),
+    ]);
   });
 }
 
@@ -191,11 +194,11 @@ async function orphansOf(
   const alone = accounts.filter(({ requestId }) => !there.has(requestId));
   const orphans = alone.flatMap((account): Suspect[] => {
     const { _id, createdAt } = account;
-    const print = printOf(undefined, account);
+    const suspect = (kind: Kind): Suspect => [kind, _id, printOf(undefined, account)];
     const ageMs = clock.now().getTime() - createdAt.getTime();
-    if (ageMs <= SHORTEST_RETENTION_MS) return [['account_without_request', _id, print]];
+    if (ageMs <= SHORTEST_RETENTION_MS) return [suspect('account_without_request')];
     // The setting may have been anything from a day up when the request became final.
-    return ageMs <= accountRequestsKeptMs ? [['request_expired_or_lost', _id, print]] : [];
+    return ageMs <= accountRequestsKeptMs ? [suspect('request_expired_or_lost')] : [];
   });
   return { orphans, pastRetention: alone.length - orphans.length };
 }
