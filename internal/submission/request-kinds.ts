@@ -1,7 +1,7 @@
 /** Counts what became of a partner's requests, in parts of a period, within a bounded time. */
 import type { Collection } from 'mongodb';
-import { firstIdAt } from '../platform/stores/ids.ts';
-import { tooLong, tookTooLong } from '../platform/stores/mongo-read.ts';
+import { firstIdAt, timeOfId } from '../platform/stores/ids.ts';
+import { rangesBack, tooLong, tookTooLong } from '../platform/stores/mongo-read.ts';
 import type { State } from './states.ts';
 import { live, type SubmissionRecord } from './submission.ts';
 
@@ -29,53 +29,36 @@ export interface KindsAsked {
 
 /** More come only where a partner's addresses change with each request. */
 const GROUPS_IN_ONE = 10_000;
-/** A wider range is read again in parts. */
+/** A range that takes longer is read again in parts. */
 const ONE_WITHIN_MS = 700;
-const NARROWEST_MS = 1_000;
-const NARROWED_BY = 16;
-const WIDENED_BY = 4;
-/** Less is not worth a query. */
-const LEAST_READ_MS = 20;
 
-/** Reads ranges of ids from the newest on; `from` tells how far it came in its time. */
+/** Reads from the newest on; `from` tells how far it came in its time. */
 export async function countKinds(
   submissions: Collection<SubmissionRecord>,
-  { since, until, withinMs, ...asked }: KindsAsked,
+  asked: KindsAsked,
 ): Promise<{ readonly groups: KindGroup[]; readonly from: Date }> {
-  const endsAt = performance.now() + withinMs;
+  const { since, until, partMs, withinMs } = asked;
+  const [from, before] = [firstIdAt('req', since), firstIdAt('req', until)];
   const groups: KindGroup[] = [];
-  let from = until;
-  let backMs = asked.partMs;
-  while (from > since) {
-    const leftMs = Math.floor(endsAt - performance.now());
-    if (leftMs < LEAST_READ_MS) break;
-    const start = new Date(Math.max(since.getTime(), from.getTime() - backMs));
-    try {
-      const maxTimeMS = Math.min(leftMs, ONE_WITHIN_MS);
-      groups.push(
-        ...(await kindsIn(submissions, { ...asked, since, start, end: from, maxTimeMS })),
-      );
-      from = start;
-      backMs *= WIDENED_BY;
-    } catch (error) {
-      if (!tookTooLong(error)) throw error;
-      if (backMs <= NARROWEST_MS) break;
-      backMs = Math.max(NARROWEST_MS, backMs / NARROWED_BY);
-    }
-  }
-  return { groups, from };
+  const next = await rangesBack(
+    { prefix: 'req', before, from, withinMs, firstMs: partMs, narrowedAfterMs: ONE_WITHIN_MS },
+    async (range, maxTimeMS) => {
+      groups.push(...(await kindsIn(submissions, asked, range, maxTimeMS)));
+      return false;
+    },
+  ).catch((error: unknown) => {
+    if (tookTooLong(error)) return before;
+    throw error;
+  });
+  return { groups, from: next === undefined ? since : timeOfId(next)! };
 }
 
 async function kindsIn(
   submissions: Collection<SubmissionRecord>,
-  range: Pick<KindsAsked, 'partner' | 'since' | 'partMs'> & {
-    readonly start: Date;
-    readonly end: Date;
-    readonly maxTimeMS: number;
-  },
+  { partner: partnerId, since, partMs }: KindsAsked,
+  range: { readonly $gte: string; readonly $lt: string },
+  maxTimeMS: number,
 ): Promise<KindGroup[]> {
-  const { partner: partnerId, since, partMs, maxTimeMS } = range;
-  const [$gte, $lt] = [firstIdAt('req', range.start), firstIdAt('req', range.end)];
   const part = { $floor: { $divide: [{ $subtract: ['$receivedAt', since] }, partMs] } };
   const why = {
     $map: {
@@ -91,7 +74,7 @@ async function kindsIn(
   const groups = await submissions
     .aggregate<{ _id: Omit<KindGroup, 'count'>; count: number }>(
       [
-        { $match: { ...live, partnerId, _id: { $gte, $lt } } },
+        { $match: { ...live, partnerId, _id: range } },
         { $group: { _id: { ...kind, ...whose }, count: { $sum: 1 } } },
         { $limit: GROUPS_IN_ONE },
       ],

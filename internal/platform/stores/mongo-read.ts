@@ -89,12 +89,72 @@ export async function* pagesOf<T extends { readonly _id: string }>(
 /** Holds a page of a busy partner; FerretDB sorts it in some 10 ms. */
 const NEWEST_RANGE_MS = 10_000;
 const WIDENED_BY = 4;
-/** A wider range that takes longer is read again in parts. */
 const NEWEST_NARROWED_AFTER_MS = 60;
 /** Less is not worth a query. */
 const LEAST_READ_MS = 20;
 /** The clocks of processes that make ids differ by less. */
 const AHEAD_MS = 3_600_000;
+
+/**
+ * Gives `read` ranges of ids one after another, from ids below `before` down to `from`, until it says
+ * that it has enough. Each range is as wide as the database can read in time. Returns the `before`
+ * with which to go on, perhaps after time ran out; undefined at the end. Rejects if it came nowhere.
+ */
+export async function rangesBack(
+  {
+    prefix,
+    before,
+    from = firstIdAt(prefix, new Date(0)),
+    withinMs,
+    firstMs,
+    narrowedAfterMs,
+  }: {
+    /** Of the ids. */
+    readonly prefix: string;
+    readonly before?: string | undefined;
+    /** Included. */
+    readonly from?: string | undefined;
+    /** For all ranges together; the server ends each read by then. */
+    readonly withinMs: number;
+    /** How wide the first range is. */
+    readonly firstMs: number;
+    /** A range that takes longer is read again in parts. */
+    readonly narrowedAfterMs: number;
+  },
+  read: (
+    range: { readonly $gte: string; readonly $lt: string },
+    maxTimeMS: number,
+  ) => Promise<boolean>,
+): Promise<string | undefined> {
+  const endsAt = performance.now() + withinMs;
+  const nowMs = Date.now();
+  let below = before ?? firstIdAt(prefix, new Date(nowMs + AHEAD_MS));
+  let backMs = firstMs;
+  /** Down to there matches are dense: a wider range would only fail again. */
+  let denseTo: string | undefined;
+  let isFirst = true;
+  while (below > from) {
+    const leftMs = Math.floor(endsAt - performance.now());
+    if (leftMs < (isFirst ? 0 : LEAST_READ_MS)) return below;
+    const start = firstIdAt(prefix, new Date(Math.min(timeMs(below), nowMs) - backMs));
+    const lowest = start > from ? start : from;
+    const isNarrowest = backMs <= NARROWEST_MS;
+    try {
+      const maxTimeMS = Math.max(1, isNarrowest ? leftMs : Math.min(leftMs, narrowedAfterMs));
+      const isEnough = await read({ $gte: lowest, $lt: below }, maxTimeMS);
+      below = lowest;
+      if (isEnough) return below;
+      if (denseTo === undefined || below <= denseTo) backMs *= WIDENED_BY;
+      isFirst = false;
+    } catch (error) {
+      if (!tookTooLong(error) || (isNarrowest && isFirst)) throw error;
+      if (isNarrowest) return below;
+      backMs = Math.max(NARROWEST_MS, Math.min(backMs, nowMs - timeMs(from)) / NARROWED_BY);
+      if (denseTo === undefined || lowest < denseTo) denseTo = lowest;
+    }
+  }
+  return undefined;
+}
 
 /**
  * Reads at most `size` matches, newest id first, from ids below `before` down to `from`. `next` is
@@ -111,57 +171,36 @@ export async function newestOf<T extends { readonly _id: string }>(
     size,
     prefix,
     before,
-    from = firstIdAt(prefix, new Date(0)),
+    from,
     withinMs,
-    ...read
+    ...options
   }: {
     readonly size: number;
-    /** Of the ids. */
-    readonly prefix: string;
-    readonly before?: string | undefined;
-    /** Included. */
-    readonly from?: string | undefined;
-    /** For all queries together; the server ends each of them by then. */
-    readonly withinMs: number;
-  } & Pick<FindOptions, 'hint' | 'projection' | 'readConcern'>,
+  } & Pick<Parameters<typeof rangesBack>[0], 'prefix' | 'before' | 'from' | 'withinMs'> &
+    Pick<FindOptions, 'hint' | 'projection' | 'readConcern'>,
 ): Promise<{ readonly found: T[]; readonly next?: string }> {
-  const endsAt = performance.now() + withinMs;
-  const nowMs = Date.now();
   const found: T[] = [];
-  let below = before ?? firstIdAt(prefix, new Date(nowMs + AHEAD_MS));
-  let backMs = NEWEST_RANGE_MS;
-  /** Down to there matches are dense: a wider range would only fail again. */
-  let denseTo: string | undefined;
-  let isFirst = true;
-  while (below > from) {
-    const leftMs = Math.floor(endsAt - performance.now());
-    if (leftMs < LEAST_READ_MS && !isFirst) return { found, next: below };
-    const start = firstIdAt(prefix, new Date(Math.min(timeMs(below), nowMs) - backMs));
-    const lowest = start > from ? start : from;
-    const isNarrowest = backMs <= NARROWEST_MS;
-    try {
+  const next = await rangesBack(
+    {
+      prefix,
+      before,
+      from,
+      withinMs,
+      firstMs: NEWEST_RANGE_MS,
+      narrowedAfterMs: NEWEST_NARROWED_AFTER_MS,
+    },
+    async (range, maxTimeMS) => {
       const page = await collection
-        .find({ ...filter, _id: { $gte: lowest, $lt: below } } as Filter<T>, {
-          ...read,
-          maxTimeMS: Math.max(1, isNarrowest ? leftMs : Math.min(leftMs, NEWEST_NARROWED_AFTER_MS)),
-        })
+        .find({ ...filter, _id: range } as Filter<T>, { ...options, maxTimeMS })
         .sort({ _id: -1 })
         .limit(size - found.length)
         .batchSize(size)
         .toArray();
       found.push(...(page as T[]));
-      if (found.length >= size) return { found, ...defined({ next: found.at(-1)?._id }) };
-      below = lowest;
-      if (denseTo === undefined || below <= denseTo) backMs *= WIDENED_BY;
-      isFirst = false;
-    } catch (error) {
-      if (!tookTooLong(error) || (isNarrowest && isFirst)) throw error;
-      if (isNarrowest) return { found, next: below };
-      backMs = Math.max(NARROWEST_MS, Math.min(backMs, nowMs - timeMs(from)) / NARROWED_BY);
-      if (denseTo === undefined || lowest < denseTo) denseTo = lowest;
-    }
-  }
-  return { found };
+      return found.length >= size;
+    },
+  );
+  return { found, ...defined({ next: found.length >= size ? found.at(-1)?._id : next }) };
 }
 
 async function beforeFirst<T extends { readonly _id: string }>(
