@@ -93,7 +93,7 @@ async function compile(language: string, use: string) {
   writeFileSync(join(folder, file), use);
   const env = {
     ...process.env,
-    PATH: [join(tools, 'python/bin'), process.env['PATH']].join(delimiter),
+    PATH: [join(tools.others, 'python/bin'), process.env['PATH']].join(delimiter),
   };
   const said: string[] = [];
   for (const [program = '', ...args] of commands(tools, folder)) {

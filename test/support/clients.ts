@@ -3,12 +3,11 @@ import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { cached, installLog } from '../../deploy/local/stores/cache.ts';
 import { findProgram, run } from '../../deploy/local/stores/process.ts';
+import { generatorIn, typeScriptTools } from '../../tools/lint-openapi.ts';
 import { ROOT } from '../../tools/root.ts';
 
-const PART = 'clients-1';
+const PART = 'clients-2';
 const TIMEOUT_MS = 10 * 60_000;
-/** Its generator works with the compiler of version 5 only. */
-const NPM = ['openapi-typescript@7.13.0', 'typescript@5.9.3'];
 const PIP = ['openapi-python-client==0.29.1', 'mypy==2.4.1', 'types-python-dateutil'];
 const PACKAGE = 'example.ingest';
 
@@ -58,50 +57,57 @@ const POM = `<project xmlns="http://maven.apache.org/POM/4.0.0">
 </project>
 `;
 
+/** Where the generators and compilers of each language are. */
+interface Tools {
+  readonly typeScript: string;
+  readonly others: string;
+}
+
 const maven = (tools: string, folder: string, ...options: string[]): string[] => {
   writeFileSync(join(folder, 'pom.xml'), POM);
   const repository = `-Dmaven.repo.local=${join(tools, 'maven')}`;
   return ['mvn', '--batch-mode', repository, '--file', join(folder, 'pom.xml'), ...options];
 };
 
-/** The folder of the generators, installed into the cache if missing. Throws if it cannot. */
+/** The generators and compilers, installed into the cache if missing. Throws if it cannot. */
 export async function findGenerators(
   log: (line: string) => void = () => undefined,
-): Promise<string> {
+): Promise<Tools> {
   for (const program of ['npm', 'python3', 'javac', 'mvn'])
     if ((await findProgram(program)) === undefined)
       throw new Error(`there is no ${program} on the PATH`);
-  return await cached(PART, log, async (path) => {
+  const typeScript = await typeScriptTools(log);
+  const others = await cached(PART, log, async (path) => {
     log('installing what generates clients (once)');
     const step = (...command: string[]): Promise<void> =>
       run({ command, logFile: installLog(PART), env: process.env, timeoutMs: TIMEOUT_MS });
     const [first, python] = [join(path, 'first'), join(path, 'python')];
     mkdirSync(first, { recursive: true });
-    await step('npm', 'install', '--prefix', path, '--no-audit', '--no-fund', ...NPM);
     await step('python3', '-m', 'venv', python);
     await step(join(python, 'bin/python'), '-m', 'pip', 'install', '--quiet', ...PIP);
     // Maven fetches a plugin only once it works.
     copyFileSync(join(ROOT, 'docs/openapi.json'), join(first, 'openapi.json'));
     await step(...maven(path, first, 'compile'));
   });
+  return { typeScript, others };
 }
 
 /** The commands that generate and compile a client in `folder`, which has `openapi.json`. */
 export const clients: Readonly<
-  Record<string, { file: string; commands: (tools: string, folder: string) => string[][] }>
+  Record<string, { file: string; commands: (tools: Tools, folder: string) => string[][] }>
 > = {
   TypeScript: {
     file: 'use.ts',
-    commands: (tools, folder) => [
+    commands: ({ typeScript }, folder) => [
       [
         process.execPath,
-        join(tools, 'node_modules/openapi-typescript/bin/cli.js'),
+        generatorIn(typeScript),
         join(folder, 'openapi.json'),
         `--output=${join(folder, 'schema.d.ts')}`,
       ],
       [
         process.execPath,
-        join(tools, 'node_modules/typescript/bin/tsc'),
+        join(typeScript, 'node_modules/typescript/bin/tsc'),
         '--strict',
         '--noEmit',
         '--exactOptionalPropertyTypes',
@@ -111,8 +117,8 @@ export const clients: Readonly<
   },
   Python: {
     file: 'use.py',
-    commands: (tools, folder) => {
-      const python = join(tools, 'python/bin/python');
+    commands: ({ others }, folder) => {
+      const python = join(others, 'python/bin/python');
       const output = join(folder, 'ingest');
       const mypy = [
         python,
@@ -137,6 +143,6 @@ export const clients: Readonly<
   },
   Java: {
     file: 'src/main/java/Use.java',
-    commands: (tools, folder) => [maven(tools, folder, '--offline', 'compile')],
+    commands: ({ others }, folder) => [maven(others, folder, '--offline', 'compile')],
   },
 };
