@@ -10,7 +10,6 @@ import {
   firstStates,
   moves,
   states,
-  touches,
   type Actor,
   type State,
 } from '../internal/submission/states.ts';
@@ -46,13 +45,8 @@ export function statesPage(): string {
       );
     }),
     '',
-    '## Updates that leave the state',
-    '',
-    ...Object.entries(touches).map(
-      ([touch, { from, when }]) => `- \`${touch}\`: ${statesIn(from)}${onlyIf(when)}`,
-    ),
-    '',
-    'A record that was read must still have its version; so too for moves.',
+    'A record that was read must still have its version. Updates that leave the state stand in `touches` of',
+    '[states.ts](../internal/submission/states.ts).',
     '',
     '- `claimed`: a worker has had the record in hand at least once. `account`: an account made by this request exists. `erased`: its',
     '  personal data was removed.',
@@ -74,12 +68,6 @@ function linesOf(own: typeof moves): string[] {
 
 function onlyIf(when: readonly string[]): string {
   return when.length === 0 ? '' : `; only if ${when.join(', ')}`;
-}
-
-function statesIn(from: readonly State[]): string {
-  return from.length === states.length
-    ? 'every state'
-    : from.map((state) => `\`${state}\``).join(', ');
 }
 
 function drawing(): string[] {
