@@ -25,7 +25,7 @@ RUN npm run -s build && chmod +x dist/cmd/cli/main.js \
 
 FROM ${BASE_IMAGE}
 # For a pod of 512 MiB: a young generation in which a request dies before it is copied, a bound for the old one, and two malloc
-# arenas (decision 17). The chart sets NODE_OPTIONS by the pod's memory limit.
+# arenas (decision 18). The chart sets NODE_OPTIONS by the pod's memory limit.
 ENV NODE_ENV=production NODE_OPTIONS="--max-semi-space-size=32 --max-old-space-size=256" MALLOC_ARENA_MAX=2
 WORKDIR /app
 COPY package.json LICENSE ./

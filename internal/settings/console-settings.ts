@@ -18,8 +18,7 @@ export const consoleSettings = {
   CONSOLE_HOST: {
     schema: nonEmpty.default('127.0.0.1'),
     usedBy,
-    about:
-      'Address the console is served on. Another one than loopback needs `OIDC_ISSUER`: without it everybody would see everything.',
+    about: 'Address the console is served on. Another one than loopback needs `OIDC_ISSUER`.',
   },
   CONSOLE_PORT: {
     schema: port.default(8081),
@@ -30,13 +29,13 @@ export const consoleSettings = {
     schema: securePage.refine(isOrigin, 'must have no path').optional(),
     usedBy,
     about:
-      'Where people open the console, such as https://console.example.com. Needed with `OIDC_ISSUER`, whose client has the redirect URI `/login/callback` below it.',
+      'Where people open the console, such as https://console.example.com. Needed with `OIDC_ISSUER`.',
   },
   CONSOLE_COMMAND: {
     schema: nonEmpty.default('partner-ingest'),
     usedBy,
     about:
-      "How the operator's command is run here, such as `kubectl exec -i deploy/partner-ingest-processor -- partner-ingest`. The pages show each command so.",
+      "How the pages show the operator's command, such as `kubectl exec -i deploy/partner-ingest-processor -- partner-ingest`.",
   },
   CONSOLE_PROCESSES: {
     schema: origins.default([]),
@@ -59,8 +58,7 @@ export const consoleSettings = {
   OIDC_ISSUER: {
     schema: securePage.optional(),
     usedBy,
-    about:
-      'OpenID provider that people log in at. Unset, the console serves loopback only, and who may forward a port to it sees everything.',
+    about: 'OpenID provider that people log in at. Unset, the console serves loopback only.',
   },
   OIDC_CLIENT_ID: {
     schema: nonEmpty.optional(),
@@ -79,8 +77,7 @@ export const consoleSettings = {
       .refine((value) => value.split(' ').includes('openid'), 'must have the scope openid')
       .default('openid profile email'),
     usedBy,
-    about:
-      'Scopes asked for, with a blank between them. Many providers give the roles for a further one, such as `groups`.',
+    about: 'Scopes asked for. Many providers give the roles for a further one, such as `groups`.',
   },
   OIDC_ROLES_CLAIM: {
     schema: nonEmpty.default('roles'),

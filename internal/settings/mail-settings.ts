@@ -30,13 +30,13 @@ export const mailSettings = {
     usedBy,
     secret: true,
     about:
-      'Mail relay: `smtp://host:587` or `smtps://host:465`, with `user:password@` (percent-encoded) where it wants them.',
+      'Mail relay: `smtp://host:587` or `smtps://host:465`, with `user:password@` (percent-encoded).',
   },
   SMTP_TLS: {
     schema: z.enum(['auto', 'required', 'opportunistic', 'none']).default('auto'),
     usedBy,
     about:
-      'STARTTLS with `smtp://`: `required`, `opportunistic` or `none`; `auto` requires it where a password would go to another machine. `NODE_EXTRA_CA_CERTS` adds a CA.',
+      'STARTTLS with `smtp://`: `required`, `opportunistic` or `none`; `auto` requires it where a password would go to another machine.',
   },
   MAIL_FROM: {
     schema: email,
@@ -62,38 +62,33 @@ export const mailSettings = {
   MAIL_PER_SECOND: {
     schema: wholeNumber(0, 10_000).default(0),
     usedBy,
-    about:
-      'Most e-mails that all processors together hand over in a second. 0: no limit of our own.',
+    about: 'Most e-mails that all processors together hand over in a second. 0: no limit.',
   },
   MAIL_CONNECTIONS: {
     schema: wholeNumber(0, 1_000).default(0),
     usedBy,
-    about:
-      'E-mails that one process hands over at the same time, without those that take longer than 2 s. 0: `PROCESSOR_CONCURRENCY`.',
+    about: 'E-mails that one process hands over at the same time. 0: `PROCESSOR_CONCURRENCY`.',
   },
   MAIL_TEMPLATES: {
     schema: z.string().default(''),
     usedBy,
-    about:
-      'Folder with templates of the e-mail (docs/email.md). Empty: those that come with the service.',
+    about: 'Folder with templates of the e-mail (docs/email.md). Empty: ours.',
   },
   TEST_MAIL_TO: {
     schema: email.optional(),
     usedBy,
-    about:
-      'Where the e-mails of tests go, in place of their applicants. Unset: nowhere; they are only composed.',
+    about: 'Where the e-mails of tests go, in place of their applicants. Unset: nowhere.',
   },
   LOGIN_URL: {
     schema: securePage,
     usedBy,
-    about:
-      'Login page of the activation link, to which `account` and `token` are added. Must be https, except on loopback.',
+    about: 'Login page of the activation link (docs/login.md). Must be https, except on loopback.',
   },
   LINK_SECRET: {
     schema: unless(linkSecretFault),
     usedBy,
     secret: true,
     about:
-      'Key of the activation tokens (HMAC), the same in every processor. May have a key id (`key-…:secret`), and a second one after a comma for a rotation (docs/login.md).',
+      'Key of the activation tokens (HMAC), the same in every processor; to rotate it, two (docs/login.md).',
   },
 } as const satisfies Record<string, Setting<'processor'>>;

@@ -40,8 +40,7 @@ export const settings = {
     schema: mongodbUri,
     usedBy: every,
     secret: true,
-    about:
-      'MongoDB connection string. Must have TLS, except on loopback; the certificate is always verified.',
+    about: 'MongoDB connection string. Must have TLS, except on loopback.',
   },
   MONGODB_DATABASE: {
     schema: nonEmpty.default('partner_ingest'),
@@ -59,7 +58,7 @@ export const settings = {
     schema: certificate.optional(),
     usedBy: workers,
     secret: true,
-    about: 'Our certificate for a Redis that asks for one, in PEM, with `REDIS_TLS_KEY`.',
+    about: 'Our certificate for a Redis that asks for one, in PEM.',
   },
   REDIS_TLS_KEY: {
     schema: privateKey.optional(),
@@ -77,8 +76,7 @@ export const settings = {
   ALLOW_INSECURE_STORES: {
     schema: flag.default(false),
     usedBy: every,
-    about:
-      'Whether MongoDB and Redis may be on another machine without TLS. Only for an evaluation.',
+    about: 'Whether stores may be on another machine without TLS. Only for an evaluation.',
   },
   NODE_TLS_REJECT_UNAUTHORIZED: {
     schema: z
@@ -89,12 +87,12 @@ export const settings = {
       )
       .optional(),
     usedBy: every,
-    about: "Node's switch for the check of certificates; refused when it is `0`.",
+    about: "Node's switch; refused when it is `0`.",
   },
   HTTP_HOST: {
     schema: nonEmpty.default('::'),
     usedBy: ['ingest'],
-    about: 'Address partners are served on; `::` is every one, IPv6 and IPv4.',
+    about: 'Address partners are served on; `::` is every one.',
   },
   HTTP_PORT: {
     schema: port.default(8080),
@@ -105,8 +103,7 @@ export const settings = {
     // Common proxies reuse connections for 60 s; ours must not close first.
     schema: wholeNumber(1, 3_600).default(75),
     usedBy: ['ingest'],
-    about:
-      'How long an idle connection is kept, in seconds. Must be longer than the proxy keeps it.',
+    about: 'Seconds an idle connection is kept: longer than the proxy keeps it.',
   },
   ADMIN_HOST: {
     schema: nonEmpty.default('::'),
@@ -121,31 +118,29 @@ export const settings = {
   TRUSTED_PROXIES: {
     schema: cidrList.default([]),
     usedBy: ['ingest'],
-    about:
-      'Comma-separated CIDR ranges of proxies that are believed who their client is. Empty: nobody is.',
+    about: 'Comma-separated CIDR ranges of proxies that are believed who their client is.',
   },
   CLIENT_ADDRESS_HEADER: {
     schema: z.enum(['X-Forwarded-For', 'Forwarded']).default('X-Forwarded-For'),
     usedBy: ['ingest'],
     about:
-      'The header in which your proxies name the client: `X-Forwarded-For` or `Forwarded`. The other one is ignored, because a client may have written it.',
+      'Where your proxies name the client: `X-Forwarded-For` or `Forwarded`. The other one is ignored, because a client may have written it.',
   },
   RATE_LIMIT_MAX: {
     schema: wholeNumber(1, 1_000_000_000).default(300),
     usedBy: ['ingest'],
-    about: 'Requests one client address may make in a window.',
+    about: 'Requests that one client address may make in a window.',
   },
   RATE_LIMIT_WINDOW_SECONDS: {
     schema: wholeNumber(1, 3_600).default(60),
     usedBy: ['ingest'],
-    about: 'Length of the rate-limit window in seconds.',
+    about: 'Seconds of that window.',
   },
   ACCEPT_TIMEOUT_MS: {
     // This is well below the 30 s after which reconcile may queue a record (docs/decisions/0004).
     schema: wholeNumber(50, 10_000).default(2_000),
     usedBy: ['ingest'],
-    about:
-      'How long a request may wait to become durable before it is answered 500, in milliseconds.',
+    about: 'Milliseconds a request may wait to become durable; then it is answered 500.',
   },
   STATUS_ENDPOINT: {
     schema: flag.default(true),
@@ -155,18 +150,18 @@ export const settings = {
   OPENAPI_ENDPOINT: {
     schema: flag.default(true),
     usedBy: ['ingest'],
-    about: 'Whether the partner port answers with the OpenAPI document, without a key.',
+    about: 'Whether the partner port answers with the OpenAPI document.',
   },
   LOG_ACCEPTS: {
     schema: flag.default(false),
     usedBy: ['ingest'],
     about:
-      'Whether ingest logs a line for each recorded request, to name what a restore lost (docs/restore.md).',
+      'Whether each recorded request is logged, to name what a restore lost (docs/restore.md).',
   },
   SHUTDOWN_DELAY_MS: {
     schema: wholeNumber(0, 120_000).default(0),
     usedBy: ['ingest'],
-    about: 'Wait between SIGTERM and closing, in milliseconds. Keep 0 with a preStop sleep.',
+    about: 'Milliseconds between SIGTERM and closing. Keep 0 with a preStop sleep.',
   },
   PARTNER_KEYS_SOURCE: {
     schema: z
@@ -177,13 +172,13 @@ export const settings = {
         source === 'kubernetes' ? source : { directory: source.replace('directory:', '') },
       ),
     usedBy: ['controller'],
-    about: 'Where partner Secrets are read: the Kubernetes API, or a folder of Secret manifests.',
+    about:
+      'Where partner Secrets are read: `kubernetes`, or `directory:PATH` with their manifests.',
   },
   WATCH_NAMESPACES: {
     schema: z.string().trim().regex(DNS_LABEL, 'must be the name of one namespace').optional(),
     usedBy: ['controller', 'cli'],
-    about:
-      'The one namespace that holds partner Secrets; required with `PARTNER_KEYS_SOURCE=kubernetes`. `keys new` uses it.',
+    about: 'The one namespace of partner Secrets; required with `PARTNER_KEYS_SOURCE=kubernetes`.',
   },
   POD_NAME: {
     schema: nonEmpty.default('controller'),
@@ -194,14 +189,14 @@ export const settings = {
     schema: flag.default(false),
     usedBy: ['processor', 'controller'],
     about:
-      'Whether the API key and the `LINK_SECRET` that the evaluation is published with count. Only for an evaluation.',
+      'Whether the published API key and `LINK_SECRET` of the evaluation count. Only for an evaluation.',
   },
   PROBE_KEY: {
     schema: z.string().optional(),
     usedBy: ['controller'],
     secret: true,
     about:
-      "A partner's test key. The controller that leads then sends a test submission each minute and waits for its outcome.",
+      "A partner's test key, with which the leading controller sends a test submission each minute.",
   },
   PROBE_URL: {
     schema: url(['http', 'https'])
@@ -209,13 +204,12 @@ export const settings = {
       .transform((base) => base.replace(/\/$/, '')),
     usedBy: ['controller'],
     lenient: true,
-    about:
-      'Where the probe submits, up to `/api/v1`: best the address that partners use, so that it sees what they see.',
+    about: 'Where the probe submits, up to `/api/v1`: best the address that partners use.',
   },
   KUBECONFIG: {
     schema: nonEmpty.optional(),
     usedBy: ['controller'],
-    about: 'Path of a kubeconfig file. Unset, the controller uses the service account of its pod.',
+    about: 'Path of a kubeconfig file. Unset: the service account of the pod.',
   },
   ...mailSettings,
   PROCESSOR_CONCURRENCY: {
@@ -228,7 +222,7 @@ export const settings = {
     schema: wholeNumber(1, 1_000).default(1),
     usedBy: ['processor'],
     about:
-      'Most processors that run at the same time: while Redis is away, each keeps this part of `MAIL_PER_SECOND`.',
+      'Most processors at the same time: while Redis is away, each keeps its part of `MAIL_PER_SECOND`.',
   },
   RETENTION_COMPLETED_DAYS: {
     schema: days.default(400),
@@ -258,7 +252,7 @@ export const settings = {
   RETENTION_REFUSED_DAYS: {
     schema: days.default(7),
     usedBy: ['ingest'],
-    about: 'Days a request answered 401 or 403, or counted over the limit, is kept.',
+    about: 'Days a request answered 401, 403 or 429 is kept, or its count.',
   },
   RETENTION_WITHDRAWN_DAYS: {
     schema: days.default(7),
@@ -268,8 +262,7 @@ export const settings = {
   RETENTION_BODY_DAYS: {
     schema: days.default(30),
     usedBy: ['processor', 'console', 'cli'],
-    about:
-      'Days the raw body is kept after a request is final; its length and digest stay as long as the request.',
+    about: 'Days the raw body is kept after a request is final.',
   },
   ...consoleSettings,
   LOG_LEVEL: {

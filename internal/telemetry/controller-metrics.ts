@@ -8,18 +8,16 @@ import { ofProcess } from './every-process.ts';
 /** Only the leader sets the backlog, so that one process queries the stores. */
 export const controllerMetrics = {
   ...ofProcess,
-  records: gauge(
-    'records',
-    'Records with work ahead or given up, by state; counted up to 100,000 each.',
-    { state: backlogStates },
-  ),
+  records: gauge('records', 'Records with work ahead or given up; counted up to 100,000 each.', {
+    state: backlogStates,
+  }),
   recordsOnHold: gauge(
     'records_on_hold',
     'Records with work ahead of partners on hold, which `records` leaves out; counted up to 100,000.',
   ),
   partnerRecords: gauge(
     'partner_records',
-    'Records with work ahead, by partner; of the 20,000 that are found first.',
+    'Records with work ahead, of the 20,000 that are found first.',
     { partner: openValues },
   ),
   bouncedMails: gauge(
@@ -31,7 +29,7 @@ export const controllerMetrics = {
     'Time since the receipt of the application that has waited longest in a state.',
     { state: openStates },
   ),
-  queueJobs: gauge('queue_jobs', 'Jobs in Redis, by state; none while Redis is away.', {
+  queueJobs: gauge('queue_jobs', 'Jobs in Redis; none while Redis is away.', {
     state: jobStates,
   }),
   backlogReadAt: gauge(
@@ -40,7 +38,7 @@ export const controllerMetrics = {
   ),
   auditFindings: gauge(
     'audit_findings',
-    'What the audit has found and is neither settled nor put aside, 1,000 at most, by kind as `partner-ingest audit` names it; none while not leading.',
+    'Findings of the audit that are neither settled nor put aside, 1,000 of a kind at most; none while not leading.',
     { kind: openValues },
   ),
   probeSuccess: gauge(
@@ -49,7 +47,7 @@ export const controllerMetrics = {
   ),
   probeSeconds: gauge(
     'probe_seconds',
-    'How long each step of the last probe took, in seconds; none for a step that failed.',
+    'Time that each step of the last probe took; none for a step that failed.',
     { step: ['accept', 'outcome'] },
   ),
   keysWanted: gauge('keys_wanted', 'API keys the partner Secrets ask for.'),
@@ -57,30 +55,28 @@ export const controllerMetrics = {
     'partners_keys_ending',
     'Partners whose last active key ends within 7 days, or has ended in the last 24 hours.',
   ),
-  secretProblems: gauge(
-    'secret_problems',
-    'Secrets or entries that could not be used, by problem.',
-    { problem: problemCodes },
-  ),
-  keyChanges: counter('key_changes', 'Keys written or removed, by change.', {
+  secretProblems: gauge('secret_problems', 'Secrets or entries that could not be used.', {
+    problem: problemCodes,
+  }),
+  keyChanges: counter('key_changes', 'Keys written or removed.', {
     change: ['put', 'remove'],
   }),
   syncedAt: gauge(
     'keys_synced_timestamp_seconds',
-    'When this process last knew that the stored keys are what the partner Secrets ask for.',
+    'When the stored keys were last known to be what the partner Secrets ask for.',
   ),
   leader: gauge('leader', '1 while this process leads.'),
   secretsSeenAt: gauge(
     'secrets_seen_timestamp_seconds',
     'When the partner Secrets were last known to be current; only while leading.',
   ),
-  secretLists: counter('secret_lists', 'Complete lists of partner Secrets, by result.', {
+  secretLists: counter('secret_lists', 'Complete lists of partner Secrets.', {
     result: ['complete', 'failed'],
   }),
-  secretWatches: counter('secret_watches', 'Watches of partner Secrets that ended, by result.', {
+  secretWatches: counter('secret_watches', 'Watches of partner Secrets that ended.', {
     result: ['ended', 'expired', 'failed'],
   }),
-  secretEvents: counter('secret_events', 'Warning Events about partner Secrets, by result.', {
+  secretEvents: counter('secret_events', 'Warning Events about partner Secrets.', {
     result: ['created', 'failed', 'held_back'],
   }),
 };

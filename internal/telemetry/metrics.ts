@@ -26,13 +26,9 @@ const BATCH_DOCUMENTS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 const HAND_OVER_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 600];
 const COMPLETION_SECONDS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3_600, 86_400];
 
-const hints = counter(
-  'hints',
-  'Jobs sent for new applications and retries, by result, counted by record.',
-  {
-    result: hintResults,
-  },
-);
+const hints = counter('hints', 'Jobs sent for new applications and retries, counted by record.', {
+  result: hintResults,
+});
 
 const answerStatus = [
   '200',
@@ -51,25 +47,21 @@ const answerStatus = [
 
 export const ingestMetrics = {
   ...ofProcess,
-  requests: counter('requests', 'Answers given on the partner port, by status code.', {
+  requests: counter('requests', 'Answers given on the partner port.', {
     status: answerStatus,
   }),
-  partnerRequests: counter(
-    'partner_requests',
-    'Answers given to requests with a known key, by partner and status code.',
-    {
-      partner: openValues,
-      status: answerStatus,
-    },
-  ),
+  partnerRequests: counter('partner_requests', 'Answers given to requests with a known key.', {
+    partner: openValues,
+    status: answerStatus,
+  }),
   testRequests: counter(
     'test_requests',
-    'Answers given to requests with a test key, which no other metric of answers counts, by status code.',
+    'Answers given to requests with a test key, which no other metric of answers counts.',
     { status: answerStatus },
   ),
   keysOutOfTerms: counter(
     'keys_out_of_terms',
-    'Requests answered 401 although their key is known, by cause.',
+    'Requests answered 401 although their key is known.',
     { because: ['revoked', 'ended', 'address', 'mode'] },
   ),
   acceptSeconds: histogram(
@@ -78,27 +70,23 @@ export const ingestMetrics = {
     {},
     { buckets: LATENCY_SECONDS },
   ),
-  brokenHttp: counter(
-    'broken_http',
-    'Connections answered before any route ran, by kind of fault.',
-    {
-      kind: [
-        'too_many_connections',
-        'too_many_from_address',
-        'too_many_pipelined',
-        'answer_unread',
-        'bad_version',
-        'no_host',
-        'bad_host',
-        'bad_transfer_encoding',
-        'not_http',
-        'connection',
-        'too_slow',
-        'headers_too_large',
-        'chunk_extensions_too_large',
-      ],
-    },
-  ),
+  brokenHttp: counter('broken_http', 'Connections answered before any route ran.', {
+    kind: [
+      'too_many_connections',
+      'too_many_from_address',
+      'too_many_pipelined',
+      'answer_unread',
+      'bad_version',
+      'no_host',
+      'bad_host',
+      'bad_transfer_encoding',
+      'not_http',
+      'connection',
+      'too_slow',
+      'headers_too_large',
+      'chunk_extensions_too_large',
+    ],
+  }),
   untrustedForwardedFor: counter(
     'untrusted_forwarded_for',
     'Requests with X-Forwarded-For or Forwarded from an untrusted peer, or without an address in it.',
@@ -116,19 +104,19 @@ export const ingestMetrics = {
     { buckets: LATENCY_SECONDS },
   ),
   waitingDocuments: gauge('waiting_documents', 'Records waiting to be written by this process.'),
-  notAccepted: counter('not_accepted', 'Records that could not be made durable, by reason.', {
+  notAccepted: counter('not_accepted', 'Records that could not be made durable.', {
     reason: notAcceptedReasons,
   }),
   idempotencyKeys: counter(
     'idempotency_keys',
-    'Requests whose Idempotency-Key was bound already, by what it is bound to.',
+    'Requests whose Idempotency-Key was bound already.',
     { result: ['replayed', 'mismatched', 'erased'] },
   ),
   refusedDropped: counter(
     'refused_dropped',
     'Refused requests that were counted and not recorded.',
   ),
-  withdrawals: counter('withdrawals', 'Records in doubt that were settled, by result.', {
+  withdrawals: counter('withdrawals', 'Records in doubt that were settled.', {
     result: withdrawalResults,
   }),
   withdrawalsPending: gauge(
@@ -136,14 +124,10 @@ export const ingestMetrics = {
     'Records in doubt whose withdrawal is not acknowledged yet.',
   ),
   hints,
-  limiterDecisions: counter(
-    'limiter_decisions',
-    'Rate-limit decisions, by where they were made and what they were.',
-    {
-      store: ['redis', 'local'],
-      decision: ['served', 'refused'],
-    },
-  ),
+  limiterDecisions: counter('limiter_decisions', 'Rate-limit decisions.', {
+    store: ['redis', 'local'],
+    decision: ['served', 'refused'],
+  }),
   limiterFallback: gauge(
     'limiter_fallback',
     '1 while this process limits on its own memory because Redis is away or slow.',
@@ -179,54 +163,40 @@ export const processorMetrics = {
   ...ofProcess,
   outcomes: counter(
     'outcomes',
-    'Moves into a state, by state and first reason.',
+    'Moves into a state, with the first reason.',
     { state: valuesOf(outcomes, 'state'), reason: valuesOf(outcomes, 'reason') },
     { series: outcomes },
   ),
-  partnerOutcomes: counter(
-    'partner_outcomes',
-    'Moves into a state, by partner, state and first reason.',
-    {
-      partner: openValues,
-      state: valuesOf(outcomes, 'state'),
-      reason: valuesOf(outcomes, 'reason'),
-    },
-  ),
-  attempts: counter(
-    'attempts',
-    'Attempts of workers, by step and result; `repeat` found the record claimed or done.',
-    {
-      ...byStep,
-      result: ['done', 'failed', 'repeat', 'claim_lost'],
-    },
-  ),
+  partnerOutcomes: counter('partner_outcomes', 'Moves into a state, with the first reason.', {
+    partner: openValues,
+    state: valuesOf(outcomes, 'state'),
+    reason: valuesOf(outcomes, 'reason'),
+  }),
+  attempts: counter('attempts', 'Attempts of workers; `repeat` found the record claimed or done.', {
+    ...byStep,
+    result: ['done', 'failed', 'repeat', 'claim_lost'],
+  }),
   failures: counter(
     'failures',
-    'Failed attempts, by step and class; `ours` is our sender, settings, rights or disk.',
+    'Failed attempts; `ours` is our sender, settings, rights or disk.',
     {
       ...byStep,
       class: ['permanent', 'infrastructure', 'relay', ...deadLetterClasses],
     },
   ),
-  mails: counter('mails', 'Hand-overs to the mail server, by result.', byHandOver),
+  mails: counter('mails', 'Hand-overs to the mail server.', byHandOver),
   handOverSeconds: histogram(
     'hand_over_seconds',
-    "Time from asking for a connection to the last answer, by the hand-over's result.",
+    'Time from asking for a connection to the last answer of a hand-over.',
     byHandOver,
     { buckets: HAND_OVER_SECONDS },
   ),
-  possibleSecondMails: counter(
-    'possible_second_mails',
-    'Possible second mails of an applicant, by cause; the mail ledger lists them.',
-    { cause: ['ambiguous_data', 'crash', 'resent'] },
-  ),
-  duplicateKeys: counter(
-    'duplicate_keys',
-    'Account inserts decided by a unique index, by what was found.',
-    {
-      found: ['own', 'taken'],
-    },
-  ),
+  possibleSecondMails: counter('possible_second_mails', 'Possible second mails of an applicant.', {
+    cause: ['ambiguous_data', 'crash', 'resent'],
+  }),
+  duplicateKeys: counter('duplicate_keys', 'Account inserts decided by a unique index.', {
+    found: ['own', 'taken'],
+  }),
   completionSeconds: histogram(
     'completion_seconds',
     'Time from receiving a request to its e-mail being handed over.',
