@@ -14,17 +14,18 @@ function line({ name, kind, labels, help }: Definition, said: Map<string, string
   return `- \`${name}\`${unit}: ${help}${values.length > 0 ? ` ${values.join('; ')}.` : ''}`;
 }
 
-/** What every process has comes first, and stands once. */
-function sections(): (readonly [string, readonly Definition[]])[] {
+/** A metric stands once, under the processes that have it. */
+function sections(): Map<string, Definition[]> {
   const tables = Object.entries(definitions).map(
     ([process, table]) => [process, Object.values(table) as Definition[]] as const,
   );
-  const inAll = ({ name }: Definition): boolean =>
-    tables.every(([, table]) => table.some((other) => other.name === name));
-  return [
-    ['every process', tables[0]?.[1].filter(inAll) ?? []] as const,
-    ...tables.map(([process, table]) => [process, table.filter((one) => !inAll(one))] as const),
-  ].filter(([, table]) => table.length > 0);
+  const processesOf = ({ name }: Definition): string =>
+    tables
+      .filter(([, table]) => table.some((other) => other.name === name))
+      .map(([process]) => process)
+      .join(', ');
+  const byName = new Map(tables.flatMap(([, table]) => table).map((one) => [one.name, one]));
+  return Map.groupBy(byName.values(), processesOf);
 }
 
 export function metricsPage(): string {
@@ -42,9 +43,9 @@ export function metricsPage(): string {
     '- Counters start at 0, but those with `partner` with their first event. `partner` has the first 100 names that a process meets,',
     '  and `other` for the rest.',
     '- `process_…` and `nodejs_…` are those of prom-client.',
-    ...sections().flatMap(([process, table]) => [
+    ...[...sections()].flatMap(([processes, table]) => [
       '',
-      `## ${process}`,
+      `## ${processes}`,
       '',
       ...table.map((definition) => line(definition, said)),
     ]),
