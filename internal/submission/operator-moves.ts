@@ -3,10 +3,12 @@ import type { Collection } from 'mongodb';
 import type { StoredReason } from '../application/reasons.ts';
 import { defined } from '../platform/process/defined.ts';
 import { later } from '../platform/process/clock.ts';
+import { bounded } from '../platform/stores/mongo-read.ts';
 import { unlessDuplicate, updateInOrder } from '../platform/stores/mongo.ts';
 import { CLAIM_MS } from './bounds.ts';
 import {
   entryOf,
+  makeMove,
   moveOf,
   touchOf,
   type MoveTools,
@@ -42,13 +44,8 @@ export class OperatorMoves {
 
   /** False if the record has changed since, or cannot move so. */
   async move(event: OperatorEvent, moved: Moved, reason: string): Promise<boolean> {
-    const { seen } = moved;
     const move = this.#moveOf(event, moved, reason);
-    if (move === undefined) return false;
-    const { filter, update, done } = move;
-    const { matchedCount } = await this.#collection.updateOne({ _id: seen._id, ...filter }, update);
-    if (matchedCount === 1) done([seen._id]);
-    return matchedCount === 1;
+    return move !== undefined && makeMove(this.#collection, moved.seen._id, move);
   }
 
   /** Returns how many were moved to where it was planned. */
@@ -69,9 +66,18 @@ export class OperatorMoves {
     });
     if (updates.length === 0) return 0;
     const moved = await updateInOrder(this.#collection, updates);
-    // Also of those that have changed meanwhile, which their records say.
-    for (const { ids, done } of updates) done(ids);
+    const isWhole = moved === updates.reduce((sum, { ids }) => sum + ids.length, 0);
+    for (const { ids, u, done } of updates) done(isWhole ? ids : await this.#movedBy(ids, u));
     return moved;
+  }
+
+  /** Others of the group have changed before. */
+  async #movedBy(ids: readonly string[], { $set }: RecordUpdate): Promise<readonly string[]> {
+    const moved = defined({ state: $set.state, stateAt: $set.stateAt });
+    const found = await this.#collection
+      .find({ _id: { $in: ids }, ...moved }, { projection: { _id: 1 }, ...bounded })
+      .toArray();
+    return found.map(({ _id }) => _id);
   }
 
   /** Recreates an account's expired record for a new e-mail, as if received now. */
