@@ -4,7 +4,7 @@ import { Registry } from 'prom-client';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { accountIndexes } from '../../internal/account/account.ts';
 import { trailIndexes } from '../../internal/trail/trail.ts';
-import { LedgerStore } from '../../internal/mail/ledger-store.ts';
+import { LedgerStore } from '../../internal/account/mail-ledger.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
 import { loadTemplates, type Templates } from '../../internal/mail/templates.ts';
 import { testMailer } from '../../internal/mail/mailer.ts';

@@ -4,10 +4,9 @@
  */
 import { MongoError, MongoNetworkError, MongoServerSelectionError } from 'mongodb';
 import type { AccountStore } from '../account/account-store.ts';
-import type { Account } from '../account/account.ts';
-import type { Intent } from '../account/mail-ledger.ts';
+import type { Account, Intent } from '../account/account.ts';
 import type { Reason, StoredReason } from '../application/reasons.ts';
-import type { LedgerStore } from '../mail/ledger-store.ts';
+import type { LedgerStore } from '../account/mail-ledger.ts';
 import type { Blame, MailPlace } from '../mail/mail-gate.ts';
 import type { Mailer } from '../mail/mailer.ts';
 import type { MailSettings, Message } from '../mail/message.ts';

@@ -13,7 +13,7 @@ import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { pastLockConflicts } from '../../internal/platform/stores/mongo.ts';
 import type { TrailEntry } from '../../internal/trail/entry.ts';
 import { OPERATOR_AUDIT, Trail } from '../../internal/trail/trail.ts';
-import { ledgerWith } from '../../internal/mail/ledger.ts';
+import { ledgerWith } from '../../internal/account/mail-ledger.ts';
 import { CLAIM_MS } from '../../internal/submission/bounds.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { operatorWorld, spawnCli } from '../support/cli.ts';

@@ -3,7 +3,7 @@ import { describe, expect, test } from '@jest/globals';
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { LedgerStore } from '../../internal/mail/ledger-store.ts';
+import { LedgerStore } from '../../internal/account/mail-ledger.ts';
 import { CLAIM_MS } from '../../internal/submission/bounds.ts';
 import { FIRST_DUE_MS } from '../../internal/submission/submission.ts';
 import { WorkerMoves, type Position } from '../../internal/submission/worker-moves.ts';
