@@ -29,7 +29,7 @@ import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
 import { type ConfigOf, printableConfig, redisOf } from '../../internal/settings/settings.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { GroupCommit, groupCommitLimits } from '../../internal/submission/group-commit.ts';
-import { submissionIndexes } from '../../internal/submission/indexes.ts';
+import { submissionIndexes } from '../../internal/submission/submission.ts';
 import { OverLimitRecorder } from '../../internal/submission/over-limit.ts';
 import { StatusReader } from '../../internal/submission/status-reader.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';

@@ -1,7 +1,9 @@
 /** What partners ask for: the state of a request, now or once it is final, and their requests. */
-import { ownerName } from '../partner/mode.ts';
-import { newBatcher, type Batcher } from '../platform/process/batcher.ts';
 import { FairShares, type Owner } from '../fair/shares.ts';
+import { Turns } from '../fair/turns.ts';
+import { ownerName } from '../partner/mode.ts';
+import { type Batcher, newBatcher } from '../platform/process/batcher.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
 import type { Loops } from '../platform/process/loop.ts';
 import { cardOf } from '../submission/states.ts';
 import type {
@@ -10,9 +12,8 @@ import type {
   StatusReader,
   StatusRecord,
 } from '../submission/status-reader.ts';
-import type { Status } from './contract.ts';
-import { FairReads } from './fair-reads.ts';
 import { SHARED, STATUS_TIMEOUT_MS } from './bounds.ts';
+import type { Status } from './contract.ts';
 
 const LOOK_EVERY_MS = 1_000;
 /** Of ends that came before their wait; the next round finds further ones. */
@@ -155,5 +156,74 @@ export class Statuses {
     const found = await this.#tools.reader.read([...new Set(ids)], leftMs);
     const byId = new Map(found.map((record) => [record._id, record]));
     return ids.map((id) => byId.get(id));
+  }
+}
+
+/* Reads for partners, those that wait together; each partner has its share of all under way. */
+
+/** Two queries under way keep the database and the process busy. */
+const QUERIES = 2;
+
+interface QueuedRead<Item, Result> {
+  readonly item: Item;
+  readonly endsAt: number;
+  resolve(result: Result): void;
+  reject(error: unknown): void;
+}
+
+interface FairReadsOptions<Item, Result> {
+  /** Beyond it, the partner with most reads has its oldest rejected. */
+  readonly max: number;
+  /** In one query. */
+  readonly together: number;
+  /** Must end within `leftMs`, in the database too; returns the results in order. */
+  readonly query: (items: readonly Item[], leftMs: number) => Promise<readonly Result[]>;
+}
+
+export class FairReads<Item, Result> {
+  readonly #query: FairReadsOptions<Item, Result>['query'];
+  readonly #shares: FairShares<QueuedRead<Item, Result>>;
+  readonly #waiting = new Turns<QueuedRead<Item, Result>>();
+  readonly #batcher: Batcher<QueuedRead<Item, Result>>;
+
+  constructor({ max, together, query }: FairReadsOptions<Item, Result>) {
+    this.#query = query;
+    this.#shares = new FairShares(max, (read) => read.reject(new Error('too many reads')));
+    this.#batcher = newBatcher(
+      QUERIES,
+      () => {
+        let count = 0;
+        return this.#waiting.take(() => (count += 1) <= together);
+      },
+      (reads) => this.#send(reads),
+    );
+  }
+
+  /** Rejects where there is no result in time, or when `gone` aborts. */
+  async read(item: Item, owner: Owner, gone: AbortSignal): Promise<Result> {
+    const { promise, ...settle } = Promise.withResolvers<Result>();
+    const endsAt = performance.now() + STATUS_TIMEOUT_MS;
+    const read = { item, endsAt, ...settle };
+    gone.addEventListener('abort', () => settle.reject(new Error('the client has left')));
+    this.#waiting.put(owner[0], read);
+    this.#shares.hold(read, owner);
+    this.#batcher.plan();
+    try {
+      return await withDeadline(promise, STATUS_TIMEOUT_MS, 'reading for a partner');
+    } finally {
+      this.#waiting.remove(owner[0], read);
+      this.#shares.release(read);
+    }
+  }
+
+  async #send(reads: readonly QueuedRead<Item, Result>[]): Promise<void> {
+    try {
+      const leftMs = Math.max(...reads.map(({ endsAt }) => endsAt)) - performance.now();
+      const items = reads.map(({ item }) => item);
+      const results = await this.#query(items, leftMs);
+      for (const [index, read] of reads.entries()) read.resolve(results[index]!);
+    } catch (error) {
+      for (const read of reads) read.reject(error);
+    }
   }
 }

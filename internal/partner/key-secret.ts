@@ -7,6 +7,7 @@ import {
   digestProblem,
   hashApiKey,
   hashOfDigest,
+  isPublishedKey,
   isTestKey,
   KEY_MIN_LENGTH,
   keyDigest,
@@ -19,7 +20,6 @@ import {
   smallestBounds,
 } from './key-terms.ts';
 import { ownerName } from './mode.ts';
-import { isPublishedKey } from './published-secrets.ts';
 
 export const PARTNER_LABEL = 'partner-ingest.io/partner';
 export const STATUS_ANNOTATION = 'partner-ingest.io/status';

@@ -1,6 +1,6 @@
 import { afterEach, expect, jest, test } from '@jest/globals';
 import type { WorkerMoves } from '../submission/worker-moves.ts';
-import { CLAIM_MS } from '../submission/bounds.ts';
+import { CLAIM_MS } from '../submission/submission.ts';
 import { Claim, CLAIM_TRUSTED_MS, CLAIM_FRESH_MS } from './attempt.ts';
 
 const record = { _id: 'req_1', state: 'recorded', version: 1 } as const;

@@ -1,9 +1,14 @@
 /** Counts the live work that waits in the database, from indexes as small as the backlog. */
 import type { Collection, Db, Filter } from 'mongodb';
 import { later } from '../platform/process/clock.ts';
-import { BACKLOG_TIMEOUT_MS } from './bounds.ts';
+import {
+  BACKLOG_TIMEOUT_MS,
+  live,
+  liveOpen,
+  submissionCollection,
+  type SubmissionRecord,
+} from './submission.ts';
 import { backlogStates, isOpen, openStates, type OpenState } from './states.ts';
-import { live, liveOpen, submissionCollection, type SubmissionRecord } from './submission.ts';
 
 const BOUNCED_WINDOW_MS = 86_400_000;
 const BACKLOG_COUNTED = 100_000;

@@ -4,10 +4,16 @@ import { later, type Clock } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
 import { updateInOrder } from '../platform/stores/mongo.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
-import { BACKLOG_TIMEOUT_MS, FIRST_SIGHT_GRACE_MS } from './bounds.ts';
+import {
+  BACKLOG_TIMEOUT_MS,
+  FIRST_SIGHT_GRACE_MS,
+  live,
+  RECORD_SCHEMA,
+  submissionCollection,
+  type SubmissionRecord,
+} from './submission.ts';
 import { touchOf } from './move-of.ts';
 import { openStates, type OpenState } from './states.ts';
-import { live, RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
 
 export const DUE_PAGE = 500;
 /** Each behind a full one, without the partners before. */

@@ -3,7 +3,12 @@ import type { Collection } from 'mongodb';
 import { later } from '../platform/process/clock.ts';
 import { databaseSpan, takesWrites } from '../platform/stores/mongo.ts';
 import { inSpan, type NamedSpan } from '../platform/process/tracing.ts';
-import { CLAIM_MS } from './bounds.ts';
+import {
+  CLAIM_MS,
+  type OpenRecord,
+  submissionCollection,
+  type SubmissionRecord,
+} from './submission.ts';
 import {
   makeMove,
   moveOf,
@@ -13,7 +18,6 @@ import {
   type RecordUpdate,
 } from './move-of.ts';
 import type { ProcessorEvent } from './states.ts';
-import { submissionCollection, type OpenRecord, type SubmissionRecord } from './submission.ts';
 
 /** A worker with another version has lost its claim. */
 export type Position = Pick<OpenRecord, '_id' | 'state' | 'version'>;

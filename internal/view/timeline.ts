@@ -1,6 +1,6 @@
 /** What happened to a request, in order and in plain words. */
 import type { Account, MailHandOver, MailLedger } from '../account/account.ts';
-import type { TrailEntry } from '../trail/entry.ts';
+import type { TrailEntry } from '../trail/trail.ts';
 import { handOversOf } from '../account/mail-ledger.ts';
 import { defined } from '../platform/process/defined.ts';
 import { duration, printable } from '../platform/process/terminal.ts';

@@ -4,9 +4,8 @@ import { lateBounce } from '../../internal/application/sandbox-endings.ts';
 import { later, systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
 import { BACKED_OFF_AT_MOST_MS } from '../../internal/processor/step.ts';
-import { LateBounces } from '../../internal/submission/late-bounces.ts';
+import { OperatorMoves, reportLateBounces } from '../../internal/submission/operator-moves.ts';
 import { endListeners, type RequestEnd } from '../../internal/submission/move-of.ts';
-import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { cards, moves, type State } from '../../internal/submission/states.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
@@ -105,7 +104,7 @@ test('a late bounce', async () => {
     ...newRecord({ state: 'completed', stateAt, test: true, accountId: 'acc_1' }),
     applicant: { ein: lateBounce.ein },
   });
-  await new LateBounces(tools).report();
+  await reportLateBounces(tools);
 });
 
 test('it was called once for each move that ended a request, and for nothing else', async () => {

@@ -11,8 +11,11 @@ import { AccountCorrections } from '../../internal/account/account-corrections.t
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { LedgerStore } from '../../internal/account/mail-ledger.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
-import type { CommitResult } from '../../internal/submission/commit-entry.ts';
-import { GroupCommit, groupCommitLimits } from '../../internal/submission/group-commit.ts';
+import {
+  type CommitResult,
+  GroupCommit,
+  groupCommitLimits,
+} from '../../internal/submission/group-commit.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { eventsOf, openStates, states, type State } from '../../internal/submission/states.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
