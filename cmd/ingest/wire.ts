@@ -7,10 +7,10 @@ import {
   LIMITER_PROBE_MS,
   STATUS_TIMEOUT_MS,
 } from '../../internal/ingest/bounds.ts';
-import { openApiDocument } from '../../internal/ingest/openapi.ts';
+import { openApiDocument } from '../../internal/ingest/contract.ts';
 import { SharedLimiterStore } from '../../internal/ingest/rate-limit.ts';
 import { createIngestServer } from '../../internal/ingest/routes.ts';
-import { Statuses } from '../../internal/ingest/statuses.ts';
+import { Statuses } from '../../internal/ingest/look-up-status.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { listenHost, urlOf } from '../../internal/platform/http/admin-server.ts';

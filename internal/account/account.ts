@@ -4,7 +4,7 @@
  */
 import type { Db } from 'mongodb';
 import type { Application } from '../application/fields.ts';
-import { type Mode, TESTS_KEPT_SECONDS } from '../partner/mode.ts';
+import { type Mode, TESTS_KEPT_SECONDS } from '../partner/key-terms.ts';
 import type { IndexDefinition } from '../platform/stores/mongo-indexes.ts';
 
 export const ACCOUNTS = 'accounts';

@@ -13,7 +13,7 @@ import {
   type MailHandOver,
   type MailLedger,
 } from './account.ts';
-import type { Mode } from '../partner/mode.ts';
+import type { Mode } from '../partner/key-terms.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
 import { pastLockConflicts } from '../platform/stores/mongo.ts';

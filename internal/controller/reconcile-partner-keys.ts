@@ -12,8 +12,7 @@ import {
 } from '../partner/key-document.ts';
 import { type Problem, type WantedKey, wantedKeys } from '../partner/key-secret.ts';
 import type { KeyStore } from '../partner/key-store.ts';
-import { partnersEnding } from '../partner/key-terms.ts';
-import { isTestOwner, ownerName } from '../partner/mode.ts';
+import { isTestOwner, ownerName, partnersEnding } from '../partner/key-terms.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { pause } from '../platform/process/deadline.ts';
 import type { Logger } from '../platform/process/log.ts';

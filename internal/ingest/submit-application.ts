@@ -4,7 +4,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { parseJsonObject } from '../application/parse-application.ts';
 import { endingOf, type TestEnding } from '../application/sandbox-endings.ts';
-import { ownerName } from '../partner/mode.ts';
+import { ownerName } from '../partner/key-terms.ts';
 import { Allowance } from '../platform/process/allowance.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
@@ -374,7 +374,7 @@ async function playEnding(
   if (answer !== 500) return false;
   if (attempts !== undefined) {
     // Without a key nothing says which requests are attempts of one submission.
-    const digest = idempotencyKey && idempotencyDigest(owner, 'submitApplication', idempotencyKey);
+    const digest = idempotencyKey && idempotencyDigest(owner, idempotencyKey);
     const { current } = await limits.countTest(digest ?? `${owner} 500`, ATTEMPTS_MS);
     if (digest ? current > attempts : current % (attempts + 1) === 0) return false;
   }

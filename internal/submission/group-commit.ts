@@ -6,7 +6,7 @@
  */
 import { type Collection, type Db, MongoServerSelectionError } from 'mongodb';
 import { Turns } from '../fair/turns.ts';
-import { ownerName } from '../partner/mode.ts';
+import { ownerName } from '../partner/key-terms.ts';
 import { type Batcher, newBatcher } from '../platform/process/batcher.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import type { Observes, Shows } from '../platform/process/metric-types.ts';

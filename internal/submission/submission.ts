@@ -2,7 +2,7 @@
 import type { Binary, Db } from 'mongodb';
 import type { Applicant } from '../application/fields.ts';
 import type { StoredReason } from '../application/reasons.ts';
-import { TESTS_KEPT_SECONDS } from '../partner/mode.ts';
+import { TESTS_KEPT_SECONDS } from '../partner/key-terms.ts';
 import type { IndexDefinition } from '../platform/stores/mongo-indexes.ts';
 import { RATE_LIMITED } from './over-limit.ts';
 import { type OpenState, openStates, type State } from './states.ts';
@@ -110,7 +110,6 @@ export const CLAIM_MS = 45_000;
 
 /** The time for a withdrawal after an unclaimed record is first found due. */
 export const FIRST_SIGHT_GRACE_MS = 15_000;
-export const BACKLOG_TIMEOUT_MS = 5_000;
 
 /** Of `requests` and `rate_limited`. */
 export const submissionIndexes: readonly IndexDefinition[] = [

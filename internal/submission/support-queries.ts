@@ -1,6 +1,6 @@
 /** Operators' queries on submissions, within bounds. */
 import type { Collection, Db, Filter } from 'mongodb';
-import { ownerName } from '../partner/mode.ts';
+import { ownerName } from '../partner/key-terms.ts';
 import { later } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
 import { firstIdAt, timeOfId } from '../platform/stores/ids.ts';
@@ -272,50 +272,35 @@ export class SupportQueries {
 }
 
 function filterOf(search: Search): Filter<SubmissionRecord> {
-  const { email, ein, name, partner, state, reason, field, since, until, before } = search;
-  const { httpStatus, keyId, mode } = search;
-  const whole = search.wholeName === true;
-  const key = search.idempotencyKey;
-  return {
-    ...defined({ 'applicant.email': email, 'applicant.ein': ein, partnerId: partner }),
-    ...(partner === undefined || key === undefined
-      ? {}
-      : {
-          idempotencyDigest: {
-            $in: [{}, { test: true } as const].map((kind) =>
-              idempotencyDigest(ownerName(partner, kind), 'submitApplication', key),
-            ),
-          },
-        }),
-    ...(name === undefined
-      ? {}
-      : { 'applicant.businessName': { $regex: namePattern(name, { whole }), $options: 'i' } }),
-    ...(state === undefined ? {} : stateFilter(state)),
-    ...defined({ httpStatus, keyId }),
-    ...(mode === undefined ? {} : mode === 'live' ? live : { test: true }),
-    ...(field === undefined
-      ? {}
-      : { reasons: { $elemMatch: { field, ...defined({ code: reason }) } } }),
-    ...(reason === undefined || field !== undefined
-      ? {}
-      : {
-          $or: [
-            { lastError: { $regex: literally(reason), $options: 'i' } },
-            { 'reasons.code': reason },
-          ],
-        }),
-    ...idRange(since, before ?? firstAt(until)),
-  };
-}
-
-/** With `dueAt`, the index requests_due serves open states. */
-function stateFilter(state: State): Filter<SubmissionRecord> {
-  return isOpen(state) ? { state, dueAt: { $exists: true } } : { state };
-}
-
-function idRange(since: Date | undefined, before: string | undefined): Filter<SubmissionRecord> {
-  const range = defined({ $gte: firstAt(since), $lt: before });
-  return Object.keys(range).length === 0 ? {} : { _id: range };
+  const { email, ein, partner, state, name, reason, field, httpStatus, keyId, mode } = search;
+  const { idempotencyKey: key, wholeName: whole = false } = search;
+  const filter: Record<string, unknown> = defined({
+    'applicant.email': email,
+    'applicant.ein': ein,
+    partnerId: partner,
+    state,
+    httpStatus,
+    keyId,
+  });
+  // The index requests_due serves open states.
+  if (state !== undefined && isOpen(state)) filter['dueAt'] = { $exists: true };
+  if (mode !== undefined) filter['test'] = mode === 'live' ? live.test : true;
+  if (partner !== undefined && key !== undefined) {
+    const owners = [partner, ownerName(partner, { test: true })];
+    filter['idempotencyDigest'] = { $in: owners.map((owner) => idempotencyDigest(owner, key)) };
+  }
+  if (name !== undefined)
+    filter['applicant.businessName'] = { $regex: namePattern(name, { whole }), $options: 'i' };
+  if (field !== undefined)
+    filter['reasons'] = { $elemMatch: { field, ...defined({ code: reason }) } };
+  else if (reason !== undefined)
+    filter['$or'] = [
+      { lastError: { $regex: literally(reason), $options: 'i' } },
+      { 'reasons.code': reason },
+    ];
+  const ids = defined({ $gte: firstAt(search.since), $lt: search.before ?? firstAt(search.until) });
+  if (Object.keys(ids).length > 0) filter['_id'] = ids;
+  return filter;
 }
 
 function firstAt(date: Date | undefined): string | undefined {

@@ -5,8 +5,12 @@
 import { expect, test } from '@jest/globals';
 import { MongoClient, type Document } from 'mongodb';
 import { systemClock as clock } from '../../internal/platform/process/clock.ts';
-import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
-import { DueWork, DUE_PAGE } from '../../internal/submission/due-work.ts';
+import {
+  DUE_PAGE,
+  DueWork,
+  readBacklog,
+  readPartnerBacklog,
+} from '../../internal/submission/due-work.ts';
 import { newRecord } from '../support/records.ts';
 import { storesOfFile } from '../support/test-stores.ts';
 
