@@ -2,6 +2,7 @@
 import type { Binary, Db } from 'mongodb';
 import type { Applicant } from '../application/fields.ts';
 import type { StoredReason } from '../application/reasons.ts';
+import { lateBounce } from '../application/sandbox-endings.ts';
 import { TESTS_KEPT_SECONDS } from '../partner/key-terms.ts';
 import type { IndexDefinition } from '../platform/stores/mongo-indexes.ts';
 import { RATE_LIMITED } from './over-limit.ts';
@@ -163,7 +164,7 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     unique: true,
     partialFilterExpression: { idempotencyDigest: { $exists: true } },
   },
-  // Tests alone are in these three. A test expires whatever became of it.
+  // Tests alone are in these four. A test expires whatever became of it.
   {
     collection: SUBMISSIONS,
     name: 'requests_tests_due',
@@ -182,6 +183,13 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     key: { receivedAt: 1 },
     partialFilterExpression: { test: true },
     expireAfterSeconds: TESTS_KEPT_SECONDS,
+  },
+  // Only those that have not bounced yet.
+  {
+    collection: SUBMISSIONS,
+    name: 'requests_tests_late_bounce',
+    key: { stateAt: 1 },
+    partialFilterExpression: { test: true, state: 'completed', 'applicant.ein': lateBounce.ein },
   },
   {
     collection: SUBMISSIONS,
