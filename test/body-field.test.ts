@@ -16,7 +16,7 @@ Object.assign(bodyFields, { phone });
 const { parseApplication } = await import('../internal/application/parse-application.ts');
 const { maskText } = await import('../internal/view/mask.ts');
 const { recordJson } = await import('../internal/view/record.ts');
-const { openApiDocument } = await import('../internal/ingest/openapi.ts');
+const { openApiDocument } = await import('../internal/ingest/contract.ts');
 const { namedAsSent, normalizedApplicant, sampleApplication } =
   await import('../internal/application/fields.ts');
 

@@ -5,7 +5,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { format } from 'prettier';
 import { ROOT } from './root.ts';
-import { openApiDocument } from '../internal/ingest/openapi.ts';
+import { openApiDocument } from '../internal/ingest/contract.ts';
 import { describeSettings, type Described } from './describe-settings.ts';
 import { metricsPage } from './metrics-docs.ts';
 import { chartSchema } from './chart-docs.ts';

@@ -7,10 +7,10 @@ import {
   LIMITER_PROBE_MS,
   STATUS_TIMEOUT_MS,
 } from '../../internal/ingest/bounds.ts';
-import { openApiDocument } from '../../internal/ingest/openapi.ts';
+import { openApiDocument } from '../../internal/ingest/contract.ts';
 import { SharedLimiterStore } from '../../internal/ingest/rate-limit.ts';
 import { createIngestServer } from '../../internal/ingest/routes.ts';
-import { Statuses } from '../../internal/ingest/statuses.ts';
+import { Statuses } from '../../internal/ingest/look-up-status.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { listenHost, urlOf } from '../../internal/platform/http/admin-server.ts';
@@ -29,7 +29,7 @@ import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
 import { type ConfigOf, printableConfig, redisOf } from '../../internal/settings/settings.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { GroupCommit, groupCommitLimits } from '../../internal/submission/group-commit.ts';
-import { submissionIndexes } from '../../internal/submission/indexes.ts';
+import { submissionIndexes } from '../../internal/submission/submission.ts';
 import { OverLimitRecorder } from '../../internal/submission/over-limit.ts';
 import { StatusReader } from '../../internal/submission/status-reader.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';

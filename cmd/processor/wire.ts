@@ -4,7 +4,7 @@ import { Registry } from 'prom-client';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { accountIndexes } from '../../internal/account/account.ts';
 import { trailIndexes } from '../../internal/trail/trail.ts';
-import { LedgerStore } from '../../internal/mail/ledger-store.ts';
+import { LedgerStore } from '../../internal/account/mail-ledger.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
 import { loadTemplates, type Templates } from '../../internal/mail/templates.ts';
 import { testMailer } from '../../internal/mail/mailer.ts';
@@ -33,8 +33,8 @@ import { hintSchema } from '../../internal/queue/job.ts';
 import { retentionOf } from '../../internal/settings/retention.ts';
 import { printableConfig, redisOf, type ConfigOf } from '../../internal/settings/settings.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
-import { submissionIndexes } from '../../internal/submission/indexes.ts';
-import { LateBounces } from '../../internal/submission/late-bounces.ts';
+import { submissionIndexes } from '../../internal/submission/submission.ts';
+import { reportLateBounces } from '../../internal/submission/operator-moves.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { createProcessorMetrics, type ProcessorMetrics } from '../../internal/telemetry/metrics.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
@@ -150,12 +150,12 @@ function openWork(
     work: (...wanted) => processSubmission({ live, test }, ...wanted),
   });
   outage.add(line);
-  return { line, outage, holds, store, accounts, lateBounces: new LateBounces(moves) };
+  return { line, outage, holds, store, accounts, moves };
 }
 
 function startWork(
   config: ConfigOf<'processor'>,
-  { line, outage, holds, store, accounts, lateBounces }: ReturnType<typeof openWork>,
+  { line, outage, holds, store, accounts, moves }: ReturnType<typeof openWork>,
   sender: HintSender,
   { db, clock, metrics, live, loops, log, closers, warnings }: ProcessorParts,
 ): void {
@@ -205,7 +205,7 @@ function startWork(
       const more = [
         await due.removeBodies(),
         await accounts.forgetReleased(releasedUntil),
-        await lateBounces.report(),
+        await reportLateBounces(moves),
       ];
       return more.includes(true);
     },

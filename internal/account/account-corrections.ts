@@ -28,7 +28,7 @@ export class AccountCorrections {
   /** False if the account has changed, an e-mail was begun meanwhile or its link was used. */
   async mailAgain(account: Account): Promise<boolean> {
     return this.#update(
-      { ...asSeen(account), ...asBegun(account), ...LINK_NOT_USED },
+      { ...asSeen(account), ...LINK_NOT_USED },
       { $inc: { mailVersion: 1 }, $unset: { notifiedAt: true } },
     );
   }
@@ -41,7 +41,7 @@ export class AccountCorrections {
   async correctEmail(account: Account, email: string, claimed = false): Promise<boolean> {
     try {
       return await this.#update(
-        { ...asSeen(account), ...(claimed ? {} : asBegun(account)), ...LINK_NOT_USED },
+        { ...asSeen(account, { whileMailed: claimed }), ...LINK_NOT_USED },
         {
           $set: { email, emailNormalized: normalizeEmail(email) },
           $inc: { mailVersion: 1, linkVersion: 1 },
@@ -59,7 +59,7 @@ export class AccountCorrections {
     const mark = releasedMark(account._id);
     const used = account.activation?.usedAt !== undefined;
     return this.#update(
-      { ...asSeen(account), ...asBegun(account), ...(used ? {} : LINK_NOT_USED) },
+      { ...asSeen(account), ...(used ? {} : LINK_NOT_USED) },
       {
         $set: {
           ...eachField(() => mark),
@@ -87,7 +87,7 @@ export class AccountCorrections {
   async reopen(account: Account): Promise<boolean> {
     const used = account.activation?.usedAt !== undefined;
     return this.#update(
-      { ...asSeen(account), ...asBegun(account), ...(used ? {} : LINK_NOT_USED) },
+      { ...asSeen(account), ...(used ? {} : LINK_NOT_USED) },
       used
         ? { $unset: { closedAt: true } }
         : { $inc: { mailVersion: 1 }, $unset: { notifiedAt: true, closedAt: true } },
@@ -125,16 +125,14 @@ export class AccountCorrections {
   }
 }
 
-/** No e-mail was begun since the account was read. */
-function asBegun({ mail }: Account) {
-  return { 'mail.begun': mail?.begun ?? { $exists: false } };
-}
-
-function asSeen(account: Account) {
+/** No order has changed it since and, unless `whileMailed`, no e-mail was begun. */
+function asSeen(account: Account, { whileMailed = false } = {}): Filter<Account> {
+  const { _id, emailNormalized, mailVersion, mail } = account;
   return {
-    _id: account._id,
-    emailNormalized: account.emailNormalized,
+    _id,
+    emailNormalized,
     releasedAt: { $exists: false },
-    mailVersion: account.mailVersion ?? { $exists: false },
+    mailVersion: mailVersion ?? { $exists: false },
+    ...(whileMailed ? {} : { 'mail.begun': mail?.begun ?? { $exists: false } }),
   };
 }

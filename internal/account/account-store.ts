@@ -1,9 +1,8 @@
 /** Creates accounts and reads them for workers. The unique indexes decide every race. */
 import type { Collection, Db } from 'mongodb';
 import type { CreationFact } from '../application/decide.ts';
-import { defined } from '../platform/process/defined.ts';
 import { normalizeEmail, type Application } from '../application/fields.ts';
-import type { Mode } from '../partner/mode.ts';
+import type { Mode } from '../partner/key-terms.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { newId } from '../platform/stores/ids.ts';
 import { databaseSpan, isDuplicateKey, pastLockConflicts } from '../platform/stores/mongo.ts';
@@ -14,6 +13,10 @@ import { accountCollection, NOT_ERASED, type Account } from './account.ts';
 /** An operator may release a key's holder between insert and read. */
 const CREATE_TRIES = 5;
 const RELEASED_PAGE = 500;
+const uniqueFields = [
+  ['email', 'emailNormalized'],
+  ['ein', 'ein'],
+] as const;
 
 export class AccountStore {
   readonly #collection: Collection<Account>;
@@ -88,20 +91,13 @@ export class AccountStore {
     // An interrupted erasure is given again, or its place expires.
     if (own?.erasedAt !== undefined) throw new Error('the request is being erased');
     if (own !== undefined) return { kind: 'own', accountId: own._id };
-    const byEmail = found.find((other) => other.emailNormalized === account.emailNormalized);
-    const byEin = found.find((other) => other.ein === account.ein);
-    if (byEmail === undefined && byEin === undefined) return undefined;
-    const isElsewhere = (holder: typeof byEmail): boolean =>
-      holder !== undefined && holder.partnerId !== account.partnerId;
-    const elsewhere = [
-      ...(isElsewhere(byEmail) ? (['email'] as const) : []),
-      ...(isElsewhere(byEin) ? (['ein'] as const) : []),
-    ];
-    return {
-      kind: 'taken',
-      ...defined({ emailBy: byEmail?.requestId, einBy: byEin?.requestId }),
-      ...(elsewhere.length === 0 ? {} : { elsewhere }),
-    };
+    const holders = uniqueFields.flatMap(([field, key]) => {
+      const holder = found.find((other) => other[key] === account[key]);
+      if (holder === undefined) return [];
+      const { requestId } = holder;
+      return [{ field, requestId, samePartner: holder.partnerId === partnerId }];
+    });
+    return holders.length === 0 ? undefined : { kind: 'taken', holders };
   }
 
   async read(accountId: string): Promise<Account | undefined> {

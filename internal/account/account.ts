@@ -4,14 +4,12 @@
  */
 import type { Db } from 'mongodb';
 import type { Application } from '../application/fields.ts';
-import type { MailLedger } from './mail-ledger.ts';
-import { TESTS_KEPT_SECONDS, type Mode } from '../partner/mode.ts';
+import { type Mode, TESTS_KEPT_SECONDS } from '../partner/key-terms.ts';
 import type { IndexDefinition } from '../platform/stores/mongo-indexes.ts';
 
 export const ACCOUNTS = 'accounts';
 export const TEST_ACCOUNTS = 'test_accounts';
 
-/** Only this room and `mail/ledger-store.ts` write the collection. */
 export const accountCollection = (db: Db, { test }: Mode = {}) =>
   test ? db.collection<Account>(TEST_ACCOUNTS) : db.collection<Account>(ACCOUNTS);
 
@@ -49,6 +47,40 @@ export interface Activation {
   /** The id of the key, if `LINK_SECRET` has ids. */
   readonly keyId?: string;
   readonly usedAt?: Date;
+}
+
+/** Without a result, the process died, froze or lost the database, and the e-mail may be out. */
+export interface Intent {
+  readonly claim: number;
+  readonly startedAt: Date;
+  readonly attempt: number;
+  readonly host: string;
+}
+
+/** At `mail`, `rcpt` and `data`, the relay refused that command. */
+export type Phase = 'connect' | 'session' | 'mail' | 'rcpt' | 'data' | 'content' | 'answered';
+
+/** What became of a hand-over. */
+export interface MailOutcome {
+  readonly result: 'accepted' | 'refused' | 'unreachable' | 'ambiguous' | 'aborted';
+  readonly phase?: Phase;
+  /** The SMTP reply code; `enhancedCode` is that of RFC 3463. */
+  readonly code?: number;
+  readonly enhancedCode?: string;
+  /** nodemailer's words, such as `ETIMEDOUT CONN`. */
+  readonly cause?: string;
+  /** The relay's words, without the applicant's address: only people see them. */
+  readonly answer?: string;
+}
+
+export type MailHandOver = Intent & Partial<MailOutcome & { readonly endedAt: Date }>;
+
+export interface MailLedger {
+  readonly begun: number;
+  /** Above 1, the applicant may have got the e-mail twice. */
+  readonly possible: number;
+  /** By claim. */
+  readonly handOvers: Readonly<Record<string, MailHandOver>>;
 }
 
 export function linkState(

@@ -1,35 +1,175 @@
-/** Hand-overs of an account's e-mails to the relay; the mail room writes them. */
+/**
+ * The mail ledger of an account: each hand-over is written before it begins, then its outcome; and
+ * what the ledger says of second e-mails.
+ */
+import type { Collection, Db, Filter } from 'mongodb';
+import {
+  type Account,
+  accountCollection,
+  type Activation,
+  type Intent,
+  LINK_NOT_USED,
+  type MailOutcome,
+  type MailHandOver,
+  type MailLedger,
+} from './account.ts';
+import type { Mode } from '../partner/key-terms.ts';
+import type { Clock } from '../platform/process/clock.ts';
+import { bounded } from '../platform/stores/mongo-read.ts';
+import { pastLockConflicts } from '../platform/stores/mongo.ts';
 
-/** Without a result, the process died, froze or lost the database, and the e-mail may be out. */
-export interface Intent {
-  readonly claim: number;
-  readonly startedAt: Date;
-  readonly attempt: number;
-  readonly host: string;
+export class LedgerStore {
+  readonly #accounts: Collection<Account>;
+  readonly #clock: Clock;
+
+  constructor(options: { readonly db: Db; readonly clock: Clock; readonly mode?: Mode }) {
+    this.#accounts = accountCollection(options.db, options.mode);
+    this.#clock = options.clock;
+  }
+
+  /** Idempotent. If false, nothing may be mailed: the account has changed or its link was used. */
+  async beginHandOver(
+    account: Account,
+    intent: Intent,
+    activation: Omit<Activation, 'usedAt'>,
+  ): Promise<boolean> {
+    const path = pathOf(intent.claim);
+    const forgotten = toForget(account.mail).map((claim) => [pathOf(claim), true] as const);
+    const { _id } = account;
+    const { matchedCount } = await pastLockConflicts(() =>
+      this.#accounts.updateOne(
+        { ...asMailed(account), ...LINK_NOT_USED, [path]: { $exists: false } },
+        {
+          $set: { activation, [path]: intent },
+          $inc: { 'mail.begun': 1, 'mail.possible': 1 },
+          ...(forgotten.length === 0 ? {} : { $unset: Object.fromEntries(forgotten) }),
+        },
+      ),
+    );
+    if (matchedCount === 1) return true;
+    // A repeated update matches nothing, because its hand-over is already stored.
+    const found = await this.#accounts.findOne({ _id }, { projection: { mail: 1 }, ...bounded });
+    const noted = found?.mail?.handOvers[String(intent.claim)];
+    return noted?.startedAt.getTime() === intent.startedAt.getTime();
+  }
+
+  /**
+   * Idempotent; needs no claim, because a sent mail stays sent. Without `notifiedAt` the account
+   * wants another mail by now.
+   */
+  async endHandOver(
+    account: MailedAccount,
+    intent: Intent,
+    outcome: MailOutcome,
+  ): Promise<Pick<Account, 'mail' | 'notifiedAt'> | undefined> {
+    const endedAt = this.#clock.now();
+    const entry = { ...intent, endedAt, ...outcome };
+    const path = pathOf(intent.claim);
+    if (entry.result === 'accepted') {
+      const $set = { [path]: entry, notifiedAt: endedAt };
+      const noted = await pastLockConflicts(() =>
+        this.#accounts.findOneAndUpdate(asMailed(account), { $set }, ledgerAfter),
+      );
+      // Else the account wants another mail by now.
+      if (noted !== null) return noted;
+    }
+    const arrived = mayHaveArrived(entry);
+    const open = { [path]: { $exists: true }, [`${path}.result`]: { $exists: false } };
+    const found = await pastLockConflicts(() =>
+      this.#accounts.findOneAndUpdate(
+        { _id: account._id, ...(arrived ? {} : open) },
+        { $set: { [path]: entry }, ...(arrived ? {} : { $inc: { 'mail.possible': -1 } }) },
+        ledgerAfter,
+      ),
+    );
+    return found ?? undefined;
+  }
+
+  /** A failover may undo what a read returned, but not what an acknowledged write follows. */
+  async confirmOut({ _id, notifiedAt, activation }: Account): Promise<boolean> {
+    const out =
+      notifiedAt === undefined ? { 'activation.usedAt': activation?.usedAt } : { notifiedAt };
+    const { matchedCount } = await pastLockConflicts(() =>
+      this.#accounts.updateOne({ _id, ...out }, { $set: out }),
+    );
+    return matchedCount === 1;
+  }
 }
 
-/** At `mail`, `rcpt` and `data`, the relay refused that command. */
-export type Phase = 'connect' | 'session' | 'mail' | 'rcpt' | 'data' | 'content' | 'answered';
+const ledgerAfter = { returnDocument: 'after', projection: { mail: 1, notifiedAt: 1 } } as const;
 
-export interface MailEnding {
-  readonly endedAt: Date;
-  readonly result: 'accepted' | 'refused' | 'unreachable' | 'ambiguous' | 'aborted';
-  readonly phase?: Phase;
-  /** The SMTP reply code; `enhancedCode` is that of RFC 3463. */
-  readonly code?: number;
-  readonly enhancedCode?: string;
-  /** nodemailer's words, such as `ETIMEDOUT CONN`. */
-  readonly cause?: string;
-  /** The relay's words, without the applicant's address: only people see them. */
-  readonly answer?: string;
+type MailedAccount = Pick<Account, '_id' | 'email' | 'mailVersion'>;
+
+function asMailed({ _id, email, mailVersion }: MailedAccount): Filter<Account> {
+  return { _id, email, mailVersion: mailVersion ?? { $exists: false } };
 }
 
-export type MailHandOver = Intent & Partial<MailEnding>;
+function pathOf(claim: number): `mail.handOvers.${number}` {
+  return `mail.handOvers.${claim}`;
+}
 
-export interface MailLedger {
-  readonly begun: number;
-  /** Above 1, the applicant may have got the e-mail twice. */
-  readonly possible: number;
-  /** By claim. */
-  readonly handOvers: Readonly<Record<string, MailHandOver>>;
+/** The earlier mail was cut off, has no result, or was accepted. */
+type SecondMailCause = 'ambiguous_data' | 'crash' | 'resent';
+
+export interface SecondMail {
+  readonly handOver: MailHandOver;
+  readonly before: MailHandOver;
+  readonly cause: SecondMailCause;
+}
+
+/** Beyond it, the oldest that reached nobody go first. */
+const HAND_OVERS_KEPT = 40;
+
+/** Of an account that is created with its first hand-over. */
+export function ledgerWith(intent: Intent): MailLedger {
+  return { begun: 1, possible: 1, handOvers: { [intent.claim]: intent } };
+}
+
+export function handOversOf(ledger: MailLedger | undefined): MailHandOver[] {
+  return Object.values(ledger?.handOvers ?? {}).toSorted((one, other) => one.claim - other.claim);
+}
+
+export function mayHaveArrived({ result }: Pick<MailHandOver, 'result'>): boolean {
+  return result === undefined || result === 'accepted' || result === 'ambiguous';
+}
+
+export function possibleMails(ledger: MailLedger | undefined, since: number): number {
+  return handOversOf(ledger).filter(
+    (handOver) => handOver.claim > since && mayHaveArrived(handOver),
+  ).length;
+}
+
+export function secondMails(handOvers: readonly MailHandOver[]): SecondMail[] {
+  const possible = handOvers.filter(mayHaveArrived);
+  return possible.slice(1).map((handOver, index) => {
+    const before = possible[index]!;
+    return { handOver, before, cause: causeOf(before, handOver) };
+  });
+}
+
+function causeOf(before: MailHandOver, second: MailHandOver): SecondMailCause {
+  if (before.endedAt === undefined || before.endedAt > second.startedAt) return 'crash';
+  return before.result === 'ambiguous' ? 'ambiguous_data' : 'resent';
+}
+
+/** Includes earlier ones whose process died before counting them. */
+export function newSecondMails(ledger: MailLedger, claim: number): SecondMail[] {
+  const handOvers = handOversOf(ledger);
+  const counted =
+    handOvers.findLast((other) => other.claim !== claim && other.result !== undefined)?.claim ??
+    -Infinity;
+  return secondMails(handOvers).filter(
+    ({ handOver }) => handOver.claim > counted && handOver.claim <= claim,
+  );
+}
+
+/** Hand-overs that cannot have arrived come first. */
+export function toForget(ledger: MailLedger | undefined): number[] {
+  const handOvers = handOversOf(ledger);
+  const tooMany = Math.max(0, handOvers.length - HAND_OVERS_KEPT + 1);
+  const harmlessFirst = [
+    ...handOvers.filter((handOver) => !mayHaveArrived(handOver)),
+    ...handOvers.filter(mayHaveArrived),
+  ];
+  return harmlessFirst.slice(0, tooMany).map(({ claim }) => claim);
 }

@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { decideOnCreation, type CreationFact } from './decide.ts';
+import { decideOnCreation, type Holder } from './decide.ts';
 import { reasonsForPartner } from './reasons.ts';
 
 test.each(['created', 'own'] as const)(
@@ -12,21 +12,31 @@ test.each(['created', 'own'] as const)(
   },
 );
 
-const shownTo = (taken: Omit<Extract<CreationFact, { kind: 'taken' }>, 'kind'>): unknown[] => {
-  const decision = decideOnCreation({ kind: 'taken', ...taken });
+const shownTo = (holders: readonly Holder[]): unknown[] => {
+  const decision = decideOnCreation({ kind: 'taken', holders });
   if (decision.verdict !== 'reject') throw new Error('not rejected');
   return reasonsForPartner(decision.reasons).map(({ field, code }) =>
     field === undefined ? code : [field, code],
   );
 };
 
-test.each([
-  [{ einBy: 'req_2' }, [['ein', 'duplicate_ein']]],
-  [{ einBy: 'req_2', elsewhere: ['ein'] }, ['duplicate']],
-  [{ emailBy: 'req_1', elsewhere: ['email'] }, ['duplicate']],
-  [{ emailBy: 'req_1', einBy: 'req_2', elsewhere: ['email', 'ein'] }, ['duplicate']],
+const email = { field: 'email', requestId: 'req_1', samePartner: true } as const;
+const ein = { field: 'ein', requestId: 'req_2', samePartner: true } as const;
+const elsewhere = { samePartner: false } as const;
+
+test.each<[Holder[], unknown[]]>([
+  [[ein], [['ein', 'duplicate_ein']]],
+  [[{ ...ein, ...elsewhere }], ['duplicate']],
+  [[{ ...email, ...elsewhere }], ['duplicate']],
+  [
+    [
+      { ...email, ...elsewhere },
+      { ...ein, ...elsewhere },
+    ],
+    ['duplicate'],
+  ],
   // A duplicate EIN of another partner must not show through an e-mail address of this one.
-  [{ emailBy: 'req_1', einBy: 'req_2', elsewhere: ['ein'] }, [['email', 'duplicate_email']]],
-] as const)('of the duplicates %j a partner sees only its own accounts', (taken, expected) => {
-  expect(shownTo(taken)).toEqual(expected);
+  [[email, { ...ein, ...elsewhere }], [['email', 'duplicate_email']]],
+])('of the duplicates %j a partner sees only its own accounts', (holders, expected) => {
+  expect(shownTo(holders)).toEqual(expected);
 });

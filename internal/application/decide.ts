@@ -1,20 +1,20 @@
 /** Decides how a request ends whose fields are valid, from facts that the caller gathered. */
 import { duplicateReason, type Reason } from './reasons.ts';
 
+/** An account of another request that has the same value. */
+export interface Holder {
+  readonly field: 'email' | 'ein';
+  readonly requestId: string;
+  readonly samePartner: boolean;
+}
+
 /**
  * - `created`: by this attempt.
  * - `own`: by an earlier attempt of the request.
- * - `taken`: other requests' accounts hold the e-mail, the EIN or both.
  */
 export type CreationFact =
   | { readonly kind: 'created' | 'own'; readonly accountId: string }
-  | {
-      readonly kind: 'taken';
-      readonly emailBy?: string;
-      readonly einBy?: string;
-      /** Held by accounts of another partner. */
-      readonly elsewhere?: readonly ('email' | 'ein')[];
-    };
+  | { readonly kind: 'taken'; readonly holders: readonly Holder[] };
 
 type Decision =
   | { readonly verdict: 'reject'; readonly reasons: readonly Reason[] }
@@ -22,9 +22,8 @@ type Decision =
 
 export function decideOnCreation(fact: CreationFact): Decision {
   if (fact.kind !== 'taken') return { verdict: 'go_on', accountId: fact.accountId };
-  const { emailBy, einBy, elsewhere = [] } = fact;
-  const reasons = [['email', emailBy] as const, ['ein', einBy] as const].flatMap(([field, by]) =>
-    by === undefined ? [] : [duplicateReason(field, by, !elsewhere.includes(field))],
+  const reasons = fact.holders.map(({ field, requestId, samePartner }) =>
+    duplicateReason(field, requestId, samePartner),
   );
   return { verdict: 'reject', reasons };
 }

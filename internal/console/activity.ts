@@ -1,6 +1,5 @@
 /** What the pods' counters say of the last hour, and what the database said last. */
-import type { SecretProblem } from '../partner/secret-problems.ts';
-import type { Finding } from '../partner/kept-findings.ts';
+import type { Finding, SecretProblem } from '../partner/kept-findings.ts';
 import { later } from '../platform/process/clock.ts';
 import type { TurnedAwayCount } from '../submission/support-queries.ts';
 import type { LineState } from '../view/next.ts';

@@ -1,5 +1,5 @@
 /** The first page: are partners well, is work going out, what is wrong, and who is affected. */
-import type { SecretProblem } from '../partner/secret-problems.ts';
+import type { SecretProblem } from '../partner/kept-findings.ts';
 import { later } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
 import { duration } from '../platform/process/terminal.ts';

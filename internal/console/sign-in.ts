@@ -3,8 +3,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import * as oidc from 'openid-client';
 import { EnvHttpProxyAgent, fetch as fetchBy } from 'undici';
-import type { NameFrom } from '../trail/entry.ts';
-import type { Trail } from '../trail/trail.ts';
+import type { NameFrom, Trail } from '../trail/trail.ts';
 import { later, type Clock } from '../platform/process/clock.ts';
 import type { Logger } from '../platform/process/log.ts';
 

@@ -3,12 +3,16 @@
  * intervals. It compares states, so missed events do no harm.
  */
 import { isDeepStrictEqual } from 'node:util';
-import { type EndedKey, type StoredKey, SupersededError } from '../partner/key-document.ts';
-import { KEYS_MAX, shareRoom } from '../partner/key-room.ts';
+import {
+  type EndedKey,
+  KEYS_MAX,
+  shareRoom,
+  type StoredKey,
+  SupersededError,
+} from '../partner/key-document.ts';
 import { type Problem, type WantedKey, wantedKeys } from '../partner/key-secret.ts';
 import type { KeyStore } from '../partner/key-store.ts';
-import { partnersEnding } from '../partner/key-terms.ts';
-import { isTestOwner, ownerName } from '../partner/mode.ts';
+import { isTestOwner, ownerName, partnersEnding } from '../partner/key-terms.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { pause } from '../platform/process/deadline.ts';
 import type { Logger } from '../platform/process/log.ts';

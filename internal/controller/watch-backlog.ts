@@ -4,7 +4,7 @@ import type { PartnerHolds } from '../partner/flags.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import type { Logger } from '../platform/process/log.ts';
 import { jobStates, type JobState } from '../queue/job.ts';
-import { readBacklog, readPartnerBacklog, type Backlog } from '../submission/backlog.ts';
+import { readBacklog, readPartnerBacklog, type Backlog } from '../submission/due-work.ts';
 import { backlogStates, openStates } from '../submission/states.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import { PartnerLabels } from '../telemetry/partner-labels.ts';

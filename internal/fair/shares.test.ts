@@ -48,3 +48,12 @@ test('the newest is refused if no entry of the largest may be removed', () => {
   for (const name of ['one', 'two', 'three']) shares.hold(name, a1);
   expect(gaveWay).toEqual(['three']);
 });
+
+test('where none of the largest address may be removed, another of the same owner is', () => {
+  const { gaveWay, shares } = newShares(3, ['one', 'two']);
+  shares.hold('one', a1);
+  shares.hold('two', a1);
+  shares.hold('three', a2);
+  shares.hold('four', b1);
+  expect(gaveWay).toEqual(['three']);
+});

@@ -1,7 +1,7 @@
 /**
  * Who gives way when a bound is full: one bound shared among owners, and an owner's share among its
  * parts, such as the addresses of a partner. While there is room, one may hold all of it. Then the
- * owner that holds most gives way: of its largest part the oldest holder that may.
+ * owner that holds most gives way: of its largest part the oldest holder that may, else of another.
  */
 export type Owner = readonly [owner: string, part: string];
 
@@ -69,7 +69,11 @@ export class FairShares<Holder> {
     const sizeOf = ({ size }: { readonly size: number }): number => size;
     const ofOwner = largest(this.#all.within.values(), sizeOf);
     const ofPart = ofOwner && largest(ofOwner.within.values(), sizeOf);
-    return ofPart?.within.keys().find(this.#mayGiveWay);
+    const parts = [ofPart, ...(ofOwner?.within.values() ?? [])];
+    return parts
+      .values()
+      .flatMap((part) => part?.within.keys() ?? [])
+      .find(this.#mayGiveWay);
   }
 }
 

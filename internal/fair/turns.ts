@@ -6,7 +6,7 @@ interface Queue<Item> {
   size: number;
 }
 
-export interface TurnsOptions<Item> {
+interface TurnsOptions<Item> {
   /** Without it, the items of an owner stand in the order of their coming. */
   readonly mayFollow?: (later: Item, earlier: Item) => boolean;
   readonly sizeOf?: (item: Item) => number;
@@ -37,10 +37,6 @@ export class Turns<Item> {
 
   countOf(owner: string): number {
     return this.#queues.get(owner)?.items.length ?? 0;
-  }
-
-  all(): Item[] {
-    return [...this.#queues.values()].flatMap(({ items }) => items);
   }
 
   put(owner: string, item: Item): void {

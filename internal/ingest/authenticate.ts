@@ -1,8 +1,7 @@
 /** Identifies the partner from the Authorization header. */
 import type { FastifyRequest } from 'fastify';
 import type { KeyCache } from '../partner/key-cache.ts';
-import type { KeyTerms } from '../partner/key-terms.ts';
-import { ownerName } from '../partner/mode.ts';
+import { type KeyTerms, ownerName } from '../partner/key-terms.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { Connection } from './connections.ts';
 import { errors } from './errors.ts';
@@ -33,12 +32,18 @@ export interface IdentifyTools {
   readonly keys: Pick<KeyCache, 'loaded' | 'lookup'>;
 }
 
-/** What the request holds counts for its partner from now on. */
-export function identify(request: FastifyRequest, tools: IdentifyTools): Authentication {
+/** Whose request it is, whether or not it is served. */
+export function recognize(request: FastifyRequest, tools: IdentifyTools): Authentication {
   const authentication = authenticate(request.headers.authorization, request.client.ip, tools);
   request.keyId = authentication.keyId;
   request.partnerId = authentication.partnerId ?? '';
   request.terms = authentication.terms ?? {};
+  return authentication;
+}
+
+/** What the request holds counts for its partner from now on. */
+export function identify(request: FastifyRequest, tools: IdentifyTools): Authentication {
+  const authentication = recognize(request, tools);
   if (authentication.ok) {
     const owner = ownerName(request.partnerId, request.terms);
     request.incomingBody.belongTo(owner);

@@ -1,10 +1,10 @@
 /** The rate limits: what is counted, up to which bound. */
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { ownerName } from '../partner/mode.ts';
+import { ownerName } from '../partner/key-terms.ts';
 import { defined } from '../platform/process/defined.ts';
 import type { OverLimitRecorder } from '../submission/over-limit.ts';
-import { authenticate, type IdentifyTools } from './authenticate.ts';
+import { recognize, type IdentifyTools } from './authenticate.ts';
 import { tooManyRequests, type Limit } from './errors.ts';
 import type { SharedLimiterStore } from './rate-limit.ts';
 
@@ -51,10 +51,11 @@ export class Limits {
       keyGenerator: (request) => request.client.limitKey,
       errorResponseBuilder: (_request, { ttl }) => new OverLimit(this.ofAddress, ttl),
     };
+    // The key is not checked any more, but the counts of its partner must show the 429.
     this.submissions = {
       ...limit,
       onExceeded: (request) => {
-        identifyOver(request, tools);
+        recognize(request, tools);
         this.#countOver(request, this.ofAddress);
       },
     };
@@ -62,7 +63,7 @@ export class Limits {
     this.lookUps = {
       ...limit,
       groupId: ' status',
-      onExceeded: (request) => identifyOver(request, tools),
+      onExceeded: (request) => recognize(request, tools),
     };
   }
 
@@ -113,14 +114,4 @@ export class Limits {
       limit: `${amount} ${time} of ${of}`,
     });
   }
-}
-
-/** Its key is not checked any more, but its partner's counts must show the 429. */
-function identifyOver(request: FastifyRequest, tools: IdentifyTools): void {
-  const { headers, client } = request;
-  const known = authenticate(headers.authorization, client.ip, tools);
-  const { keyId, partnerId = '', terms = {} } = known;
-  request.keyId = keyId;
-  request.partnerId = partnerId;
-  request.terms = terms;
 }

@@ -72,7 +72,7 @@ export class IncomingBody {
 
   drop(): void {
     this.#keep = 0;
-    this.#dropBytes();
+    this.release();
     this.#ask(DRAIN_MAX_MS);
   }
 
@@ -81,15 +81,10 @@ export class IncomingBody {
     this.#hold(this.#bytes.length);
   }
 
-  /** The caller counts the bytes from now on. */
-  release(): void {
-    this.#dropBytes();
-  }
-
   giveWay(): void {
     this.#gaveWay = true;
     this.#keep = 0;
-    this.#dropBytes();
+    this.release();
     if (this.#asked) this.#endIn(DRAIN_MAX_MS);
   }
 
@@ -233,7 +228,8 @@ export class IncomingBody {
     return { end, bytes, received: this.#received, reusable: how === 'whole' };
   }
 
-  #dropBytes(): void {
+  /** The caller counts the bytes from now on, or wants them no more. */
+  release(): void {
     this.#bytes = NOTHING;
     this.#kept = 0;
     this.#memory.release(this);

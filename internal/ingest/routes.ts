@@ -17,8 +17,8 @@ import {
   listSubmissions,
   lookUpStatus,
   type LookUpTools,
+  type Statuses,
 } from './look-up-status.ts';
-import type { Statuses } from './statuses.ts';
 import {
   authenticateRequest,
   OutageLog,

@@ -4,40 +4,42 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { parseJsonObject } from '../application/parse-application.ts';
 import { endingOf, type TestEnding } from '../application/sandbox-endings.ts';
+import { ownerName } from '../partner/key-terms.ts';
 import { Allowance } from '../platform/process/allowance.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
 import type { Logger } from '../platform/process/log.ts';
 import type { HintOutbox } from '../queue/hint-outbox.ts';
 import { hintFor } from '../queue/job.ts';
-import type { CommitResult } from '../submission/commit-entry.ts';
-import type { GroupCommit } from '../submission/group-commit.ts';
-import type { Bound } from '../submission/idempotency.ts';
+import type { CommitResult, GroupCommit } from '../submission/group-commit.ts';
+import { type Bound, idempotencyDigest } from '../submission/idempotency.ts';
 import { newRecord, type Received } from '../submission/new-record.ts';
-import { FIRST_SIGHT_GRACE_MS } from '../submission/bounds.ts';
 import type { OverLimitRecorder, TurnedAway } from '../submission/over-limit.ts';
-import { FIRST_DUE_MS, type SubmissionRecord } from '../submission/submission.ts';
+import {
+  FIRST_DUE_MS,
+  FIRST_SIGHT_GRACE_MS,
+  type SubmissionRecord,
+} from '../submission/submission.ts';
 import type { Withdrawals } from '../submission/withdrawals.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import { identify, type IdentifyTools } from './authenticate.ts';
+import {
+  MAX_BODY_BYTES,
+  MAX_IDEMPOTENCY_KEY,
+  OUTAGE_LINES_EVERY_MS,
+  REFUSAL_BURST,
+  REFUSALS_PER_SECOND,
+} from './bounds.ts';
 import { INGEST_PATH } from './contract.ts';
 import {
   ACCEPTED_MESSAGE,
   answerEarly,
   answerNotAccepted,
   closeAfterAnswer,
-  errors,
   type ErrorAnswer,
+  errors,
 } from './errors.ts';
-import type { Limits } from './limit-policy.ts';
-import {
-  MAX_BODY_BYTES,
-  MAX_IDEMPOTENCY_KEY,
-  OUTAGE_LINES_EVERY_MS,
-  REFUSALS_PER_SECOND,
-  REFUSAL_BURST,
-} from './bounds.ts';
-import { playEnding } from './sandbox-ending.ts';
+import { type Limits, OverLimit } from './limit-policy.ts';
 import type { ReadBody } from './read-body.ts';
 
 export interface SubmitTools extends IdentifyTools {
@@ -335,5 +337,56 @@ export class Refusals {
     if (kind === 'stored') return;
     this.#tools.metrics.refusedDropped.inc();
     count();
+  }
+}
+
+/** What a test that is answered 429 on demand is told to wait. */
+const RETRY_MS = 1_000;
+/** How long failed attempts count. */
+const ATTEMPTS_MS = 3_600_000;
+/** After a 429 that held: how long submissions are then accepted. */
+const OPEN_MS = 60_000;
+
+/**
+ * Answers a test whose EIN asks for an answer without a record. False if the submission goes on;
+ * else its body is released, also where a 429 is thrown.
+ */
+async function playEnding(
+  ending: TestEnding,
+  idempotencyKey: string | undefined,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  limits: Pick<Limits, 'ofAddress' | 'countTest'>,
+): Promise<boolean> {
+  const { answer, holdsMs, attempts } = ending;
+  const owner = ownerName(request.partnerId, request.terms);
+  if (answer === 403) {
+    request.incomingBody.release();
+    const { status, error } = errors.partnerInactive;
+    reply.code(status).send({ error });
+    return true;
+  }
+  if (answer === 429) {
+    if (holdsMs === undefined) throw limited(RETRY_MS);
+    const { ttl } = await limits.countTest(`${owner} 429`, holdsMs + OPEN_MS);
+    if (ttl > OPEN_MS) throw limited(ttl - OPEN_MS);
+  }
+  if (answer !== 500) return false;
+  if (attempts !== undefined) {
+    // Without a key nothing says which requests are attempts of one submission.
+    const digest = idempotencyKey && idempotencyDigest(owner, idempotencyKey);
+    const { current } = await limits.countTest(digest ?? `${owner} 500`, ATTEMPTS_MS);
+    if (digest ? current > attempts : current % (attempts + 1) === 0) return false;
+  }
+  request.incomingBody.release();
+  answerNotAccepted(reply);
+  return true;
+
+  function limited(retryMs: number): OverLimit {
+    request.incomingBody.release();
+    const over = new OverLimit(limits.ofAddress, retryMs);
+    reply.header('x-ratelimit-remaining', 0);
+    reply.header('x-ratelimit-reset', over.retrySeconds);
+    return over;
   }
 }

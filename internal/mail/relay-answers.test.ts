@@ -1,6 +1,14 @@
 import { expect, test } from '@jest/globals';
 import { knownAnswers } from '../../test/support/known-answers.ts';
-import { CODES, describeFailure, reasonOf, refusalOf, type Refusal } from './relay-answers.ts';
+import {
+  CODES,
+  describeFailure,
+  outcomeOf,
+  reasonOf,
+  refusalOf,
+  type HandOver,
+  type Refusal,
+} from './relay-answers.ts';
 
 const faultOfAnswer = (phase: Refusal['phase'], answer: string) =>
   refusalOf(phase, Number(CODES.exec(answer)?.[1]), answer).fault;
@@ -138,4 +146,45 @@ test('from the envelope on no error quotes the server, because its answer may ho
   expect(JSON.stringify(describeFailure('someone@example.com', 'connected'))).not.toContain(
     'someone',
   );
+});
+
+const LONG = 'planned words, and '.repeat(40);
+
+test.each<[HandOver, object]>([
+  [
+    { result: 'accepted', answer: '250 2.0.0 Ok: queued as 4ABC for <ann@example.com>' },
+    {
+      phase: 'answered',
+      code: 250,
+      enhancedCode: '2.0.0',
+      answer: '250 2.0.0 Ok: queued as 4ABC for …',
+    },
+  ],
+  [
+    { result: 'refused', ...refusalOf('rcpt', 550, `550-5.1.1 <Ann.Lee@example.com>\n${LONG}`) },
+    {
+      phase: 'rcpt',
+      code: 550,
+      enhancedCode: '5.1.1',
+      answer: `550-5.1.1 …\n${LONG}`.slice(0, 300),
+    },
+  ],
+  ...['ann.lee+home: unknown', 'no ANN.LEE here', 'ann.lee%40example.com', '(ann.lee)'].map(
+    (words): [HandOver, object] => [
+      { result: 'refused', ...refusalOf('rcpt', 550, `550 ${words}`) },
+      {
+        phase: 'rcpt',
+        code: 550,
+        answer: `550 ${words.replace(/ann\.lee(\+home)?/i, '…')}`,
+      },
+    ],
+  ),
+  [
+    { result: 'unreachable', connected: false, cause: 'ESOCKET CONN' },
+    { phase: 'connect', cause: 'ESOCKET CONN' },
+  ],
+  [{ result: 'aborted', cause: 'claim lost' }, { cause: 'claim lost' }],
+])('%j stands in the ledger as %j', (handedOver, details) => {
+  const email = 'ann.lee+home@example.com';
+  expect(outcomeOf(handedOver, email)).toEqual({ result: handedOver.result, ...details });
 });

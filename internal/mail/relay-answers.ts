@@ -1,4 +1,5 @@
 /** What became of a hand-over, by the relay's answer, and whose fault a failure is. */
+import type { MailOutcome } from '../account/account.ts';
 import type { MailReasonCode } from '../application/reasons.ts';
 import { defined } from '../platform/process/defined.ts';
 
@@ -78,7 +79,7 @@ export function refusalOf(phase: Refusal['phase'], code: number, answer = ''): R
 /** Longer ones are cut: a relay may answer without end. */
 const ANSWER_READ = 2_000;
 
-export const withoutAddresses = (answer: string): string =>
+const withoutAddresses = (answer: string): string =>
   answer.slice(0, ANSWER_READ).replace(/\S+@\S+/g, '…');
 
 /** By the status of RFC 3463 first, also of a later bounce; then by the words, then by the code. */
@@ -174,3 +175,47 @@ const phases: Readonly<Record<string, 'mail' | 'rcpt' | 'data'>> = {
   'RCPT TO': 'rcpt',
   DATA: 'data',
 };
+
+/** For the mail ledger; `email` is the applicant's address. */
+export function outcomeOf(handOver: HandOver, email: string): MailOutcome {
+  const answer = 'answer' in handOver ? withoutMailbox(handOver.answer, email) : undefined;
+  return { result: handOver.result, ...details(handOver), ...defined({ answer }) };
+}
+
+function details(handOver: HandOver): Partial<MailOutcome> {
+  switch (handOver.result) {
+    case 'accepted': {
+      const [, code, enhancedCode] = CODES.exec(handOver.answer) ?? [];
+      return {
+        phase: 'answered',
+        ...(code === undefined ? {} : { code: Number(code) }),
+        ...defined({ enhancedCode }),
+      };
+    }
+    case 'refused':
+      return {
+        phase: handOver.phase,
+        code: handOver.code,
+        ...defined({ enhancedCode: handOver.enhancedCode }),
+      };
+    case 'unreachable':
+      return { phase: handOver.connected ? 'session' : 'connect', cause: handOver.cause };
+    case 'ambiguous':
+      return { phase: 'content', cause: handOver.cause };
+    case 'aborted':
+      return { cause: handOver.cause };
+  }
+}
+
+const ANSWER_MAX = 300;
+
+/** A relay may name the mailbox without its domain, and without what follows a plus. */
+function withoutMailbox(answer: string, email: string): string {
+  const mailbox = email.slice(0, email.lastIndexOf('@'));
+  const names = [mailbox, mailbox.split('+', 1)[0] ?? ''].filter((name) => name !== '');
+  const alone = names.map((name) => RegExp.escape(name)).join('|');
+  return withoutAddresses(answer)
+    .replace(new RegExp(`(?<![\\p{L}\\p{N}])(?:${alone})(?![\\p{L}\\p{N}])`, 'giu'), '…')
+    .slice(0, ANSWER_MAX)
+    .toWellFormed();
+}

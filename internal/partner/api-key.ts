@@ -100,3 +100,19 @@ const unwrapped = (text: string): string => Buffer.from(text, 'base64').toString
 export function appearance(text: string): string | undefined {
   return appearances.find(([fits]) => fits(text))?.[1];
 }
+
+/** This repository publishes them for the evaluation; they are not accepted elsewhere. */
+const PUBLISHED_KEYS = [
+  'pik_evaluation_only_not_for_production',
+  'pik_test_evaluation_only_not_for_production',
+];
+const PUBLISHED_LINK_SECRETS = ['evaluation only, not a secret for production'];
+
+const publishedHashes = new Set(PUBLISHED_KEYS.map(hashApiKey));
+
+/** A Secret may hold only the digest. */
+export const isPublishedKey = (keyHash: string): boolean => publishedHashes.has(keyHash);
+
+/** `value` may hold a key id, or two secrets. */
+export const hasPublishedSecret = (value: string): boolean =>
+  PUBLISHED_LINK_SECRETS.some((secret) => value.includes(secret));

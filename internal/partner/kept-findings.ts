@@ -1,7 +1,13 @@
-/** What the self-audit has found and how far its walk came, for the next leader and the console. */
+/**
+ * What the leading controller has found, for other processes and the next leader: by the self-audit,
+ * and in partner Secrets.
+ */
 import type { Collection, Db } from 'mongodb';
+import type { Clock } from '../platform/process/clock.ts';
+import { defined } from '../platform/process/defined.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
 import { partnerKeys } from './key-document.ts';
+import { isPartnerId, type PartnerSecret, type Problem, secretName } from './key-secret.ts';
 
 const SELF_AUDIT = 'self_audit';
 
@@ -19,6 +25,7 @@ interface AuditDocument {
   readonly found: readonly Finding[];
 }
 
+/** Of the self-audit, and how far its walk came. */
 export class KeptFindings {
   /** Beside the keys, where the leader may write. */
   readonly #documents: Collection<AuditDocument>;
@@ -39,3 +46,68 @@ export class KeptFindings {
     );
   }
 }
+
+const PROBLEMS = 'problems';
+/** Beyond it the metric counts the rest. */
+const KEPT = 500;
+
+export interface SecretProblem extends Pick<Problem, 'code' | 'message'> {
+  /** As `namespace/name`; empty for a problem of all Secrets. */
+  readonly secret: string;
+  readonly partnerId?: string;
+  readonly since: Date;
+}
+
+interface ProblemDocument {
+  readonly _id: typeof PROBLEMS;
+  readonly problems: readonly SecretProblem[];
+}
+
+/** What is wrong with partner Secrets, as last found. */
+export class SecretProblems {
+  /** Beside the document of all keys, so that a problem makes no ingest read the keys again. */
+  readonly #documents: Collection<ProblemDocument>;
+  readonly #clock: Clock;
+  #written: string | undefined;
+
+  constructor({ db, clock }: { readonly db: Db; readonly clock: Clock }) {
+    this.#documents = partnerKeys<ProblemDocument>(db);
+    this.#clock = clock;
+  }
+
+  async list(): Promise<readonly SecretProblem[]> {
+    return (await this.#documents.findOne({ _id: PROBLEMS }, bounded))?.problems ?? [];
+  }
+
+  /** For the leader: keeps since when it is so. Writes only what has changed. */
+  async keep(problems: readonly Problem[], secrets: readonly PartnerSecret[]): Promise<void> {
+    const kept = problems.slice(0, KEPT);
+    const wanted = JSON.stringify(kept);
+    if (wanted === this.#written) return;
+    const partners = new Map(secrets.map((secret) => [secretName(secret), secret.partnerId]));
+    const before = new Map((await this.list()).map((one) => [keyOf(one), one.since]));
+    const rows = kept.map(({ source, code, message }): SecretProblem => {
+      const secret = source.name === '' ? '' : secretName(source);
+      const partnerId = partners.get(secret);
+      const since = before.get(keyOf({ secret, code, message })) ?? this.#clock.now();
+      const known = partnerId !== undefined && isPartnerId(partnerId);
+      return {
+        secret,
+        code,
+        message,
+        since,
+        ...defined({ partnerId: known ? partnerId : undefined }),
+      };
+    });
+    await this.#documents.replaceOne({ _id: PROBLEMS }, { problems: rows }, { upsert: true });
+    this.#written = wanted;
+  }
+
+  /** Another leader may have written since. */
+  forget(): void {
+    this.#written = undefined;
+  }
+}
+
+const keyOf = ({ secret, code, message }: Pick<SecretProblem, 'secret' | 'code' | 'message'>) =>
+  JSON.stringify([secret, code, message]);

@@ -7,6 +7,7 @@ import {
   digestProblem,
   hashApiKey,
   hashOfDigest,
+  isPublishedKey,
   isTestKey,
   KEY_MIN_LENGTH,
   keyDigest,
@@ -14,12 +15,10 @@ import {
 import {
   FORMAT_ANNOTATION,
   type KeyTerms,
-  type PartnerBounds,
+  ownerName,
   type ReadTerms,
-  smallestBounds,
+  smallestBound,
 } from './key-terms.ts';
-import { ownerName } from './mode.ts';
-import { isPublishedKey } from './published-secrets.ts';
 
 export const PARTNER_LABEL = 'partner-ingest.io/partner';
 export const STATUS_ANNOTATION = 'partner-ingest.io/status';
@@ -148,7 +147,7 @@ function sameKey({ entry, key: { source, partnerId } }: KeyEntry, owner: WantedK
 /** What the Secrets of one owner say together. */
 interface OwnerTerms {
   readonly inactiveBy: KeySource | undefined;
-  readonly bounds: PartnerBounds;
+  readonly bound: Pick<KeyTerms, 'maxPerMinute'>;
 }
 
 const ownerOf = ({ partnerId, terms }: PartnerSecret): string => ownerName(partnerId, terms);
@@ -158,8 +157,8 @@ function ownersOf(oldestFirst: readonly PartnerSecret[]): ReadonlyMap<string, Ow
   return new Map(
     groups.map(([owner, theirs]) => {
       const off = theirs.find(({ status }) => status === 'inactive');
-      const bounds = smallestBounds(theirs.map(({ terms }) => terms));
-      return [owner, { inactiveBy: off && sourceOf(off), bounds }];
+      const bound = smallestBound(theirs.map(({ terms }) => terms));
+      return [owner, { inactiveBy: off && sourceOf(off), bound }];
     }),
   );
 }
@@ -177,7 +176,7 @@ function claimsOf(
   const owner = owners.get(ownerOf(secret));
   const inactiveBy =
     status === 'active' ? (owners.get(partnerId)?.inactiveBy ?? owner?.inactiveBy) : source;
-  const terms = { ...secret.terms, ...owner?.bounds };
+  const terms = { ...secret.terms, ...owner?.bound };
   return Object.entries(data).flatMap(([name, value]) => {
     const entry = printable(name);
     const test = terms.test === true;
@@ -276,7 +275,7 @@ function printable(name: string): string {
   return name.length < KEY_MIN_LENGTH ? `entry "${name}"` : 'an entry with a long name';
 }
 
-/* Writes the Secret manifest of a partner's keys: the reverse of key-secret.ts. */
+/* Writes the Secret manifest of a partner's keys. */
 
 interface KeyManifest {
   readonly name: string;

@@ -6,7 +6,7 @@ import { bounded } from '../platform/stores/mongo-read.ts';
 import { unlessDuplicate } from '../platform/stores/mongo.ts';
 import { PartnersDisabled } from './flags.ts';
 import { KeyDocuments, type StoredKey } from './key-document.ts';
-import { SecretProblems } from './secret-problems.ts';
+import { SecretProblems } from './kept-findings.ts';
 
 export const KEYS_REVOKED = 'partner_keys_revoked';
 export const KEY_USES = 'partner_key_uses';

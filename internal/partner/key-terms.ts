@@ -1,16 +1,26 @@
 /** Reads a partner Secret's annotations: mode, bounds, end and networks of its keys. */
 import { z } from 'zod';
+import { addressTest, type AddressTest, isNetwork } from '../platform/http/networks.ts';
 import { DAY_MS } from '../platform/process/clock.ts';
-import { defined } from '../platform/process/defined.ts';
-import { addressTest, isNetwork, type AddressTest } from '../platform/http/networks.ts';
 
-export interface PartnerBounds {
-  readonly maxPerMinute?: number;
+/** Of a key, and so of what it submits: live, or a test. */
+export interface Mode {
+  readonly test?: true | undefined;
 }
 
-export interface KeyTerms extends PartnerBounds {
+/** A partner's tests share nothing with its live submissions. No partner's id has a space. */
+export const ownerName = (partnerId: string, { test }: Mode): string =>
+  test ? `${partnerId} test` : partnerId;
+
+export const isTestOwner = (owner: string): boolean => owner.endsWith(' test');
+
+/** The records and accounts of tests, whatever became of them. */
+export const TESTS_KEPT_SECONDS = (7 * DAY_MS) / 1_000;
+
+export interface KeyTerms {
   /** What its keys submit is a test. */
   readonly test?: true;
+  readonly maxPerMinute?: number;
   readonly notAfter?: Date;
   /** Networks such as `192.0.2.0/24`, or single addresses. */
   readonly cidrs?: readonly string[];
@@ -77,14 +87,9 @@ export function readTerms(given: Readonly<Record<string, string>>): ReadTerms {
   return { terms: Object.assign({}, ...terms) as KeyTerms, olderKeys, faults };
 }
 
-export function smallestBounds(all: readonly PartnerBounds[]): PartnerBounds {
-  const smallest = (field: keyof PartnerBounds): number | undefined => {
-    const given = all.flatMap((bounds) => bounds[field] ?? []);
-    return given.length === 0 ? undefined : Math.min(...given);
-  };
-  return defined({
-    maxPerMinute: smallest('maxPerMinute'),
-  });
+export function smallestBound(all: readonly KeyTerms[]): Pick<KeyTerms, 'maxPerMinute'> {
+  const given = all.flatMap(({ maxPerMinute }) => maxPerMinute ?? []);
+  return given.length === 0 ? {} : { maxPerMinute: Math.min(...given) };
 }
 
 export function addressCheck({ cidrs }: KeyTerms): AddressTest {

@@ -4,7 +4,7 @@
  */
 import { SpanKind } from '@opentelemetry/api';
 import type { MailPlace } from '../mail/mail-gate.ts';
-import { later, type Clock } from '../platform/process/clock.ts';
+import { later } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
 import {
   contextOf,
@@ -16,12 +16,12 @@ import {
 } from '../platform/process/tracing.ts';
 import { hintFor, queueSpan, type Step } from '../queue/job.ts';
 import { attemptOf, type OpenRecord } from '../submission/submission.ts';
-import type { Position, WorkerMoves } from '../submission/worker-moves.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import { createAccount } from './account-step.ts';
-import type { Holds, Left, Work } from './line.ts';
+import type { Left, Work } from './line.ts';
 import { giveUpFirstMail, mailApplicant } from './mail-step.ts';
 import {
+  Claim,
   classOfError,
   failed,
   LOST,
@@ -295,64 +295,4 @@ function levelOf(failure: FailureClass, kind: Failed['kind']): 'info' | 'warn' |
   if (failure === 'ours' || kind === 'end') return 'error';
   const isOrdinary = ['busy', 'throttled', 'relay'].includes(failure);
   return isOrdinary ? 'info' : 'warn';
-}
-
-/** Allows three tries in a claim's 45 s. */
-const RENEW_EVERY_MS = 15_000;
-/** Leaves 10 s of a claim for a slow renewal. */
-export const CLAIM_TRUSTED_MS = 35_000;
-/** A confirmation this fresh is enough for an e-mail. */
-export const CLAIM_FRESH_MS = 2_000;
-
-type ClaimedRecord = Position & Pick<OpenRecord, 'partnerId'>;
-
-interface ClaimTools {
-  readonly clock: Clock;
-  readonly store: WorkerMoves;
-  readonly holds: Pick<Holds, 'has'>;
-}
-
-export class Claim {
-  readonly #record: ClaimedRecord;
-  readonly #tools: ClaimTools;
-  readonly #lost = new AbortController();
-  readonly #timer: NodeJS.Timeout;
-  #confirmedAt: number;
-
-  /** `confirmedAt` is the monotonic time just before the claim request. */
-  constructor(record: ClaimedRecord, confirmedAt: number, tools: ClaimTools) {
-    this.#record = record;
-    this.#tools = tools;
-    this.#confirmedAt = confirmedAt;
-    this.#timer = setInterval(() => void this.#renew().catch(() => {}), RENEW_EVERY_MS);
-  }
-
-  get signal(): AbortSignal {
-    return this.#lost.signal;
-  }
-
-  /** False if nothing more may be done. Rejects if the store cannot be asked. */
-  async confirm({ again = false } = {}): Promise<boolean> {
-    if (again || this.#tools.clock.monotonicMs() - this.#confirmedAt > CLAIM_FRESH_MS)
-      await this.#renew();
-    return this.held;
-  }
-
-  get held(): boolean {
-    // A process that was frozen must not act on an old confirmation.
-    const age = this.#tools.clock.monotonicMs() - this.#confirmedAt;
-    const onHold = this.#tools.holds.has(this.#record.partnerId);
-    return !this.#lost.signal.aborted && age <= CLAIM_TRUSTED_MS && !onHold;
-  }
-
-  release(): void {
-    clearInterval(this.#timer);
-  }
-
-  async #renew(): Promise<void> {
-    const askedAt = this.#tools.clock.monotonicMs();
-    const held = await this.#tools.store.renew(this.#record);
-    if (held) this.#confirmedAt = askedAt;
-    else this.#lost.abort();
-  }
 }

@@ -16,7 +16,7 @@ import { defined } from '../platform/process/defined.ts';
 import type { Logger } from '../platform/process/log.ts';
 import type { Hint, Step } from '../queue/job.ts';
 import type { DueRecord, DueWork } from '../submission/due-work.ts';
-import { FIRST_SIGHT_GRACE_MS } from '../submission/bounds.ts';
+import { FIRST_SIGHT_GRACE_MS } from '../submission/submission.ts';
 import type { WorkerMoves } from '../submission/worker-moves.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import { stepOf } from './step.ts';

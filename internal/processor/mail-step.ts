@@ -1,12 +1,11 @@
 /** The step of the e-mail: hands it over once and finishes the request. */
-import type { Account } from '../account/account.ts';
-import type { Intent } from '../account/mail-ledger.ts';
+import type { Account, Intent } from '../account/account.ts';
 import { mailReason } from '../application/reasons.ts';
 import { endingOf } from '../application/sandbox-endings.ts';
-import { handOversOf, ledgerWith, newSecondMails, possibleMails } from '../mail/ledger.ts';
+import { handOversOf, ledgerWith, newSecondMails, possibleMails } from '../account/mail-ledger.ts';
 import type { MailPlace } from '../mail/mail-gate.ts';
 import { loginInstructions } from '../mail/message.ts';
-import { refusalOf, type HandOver } from '../mail/relay-answers.ts';
+import { outcomeOf, refusalOf, type HandOver } from '../mail/relay-answers.ts';
 import { retryUntilDone } from '../platform/process/deadline.ts';
 import { attemptOf, type OpenRecord } from '../submission/submission.ts';
 import {
@@ -185,8 +184,9 @@ async function noteResult(
   handOver: HandOver,
   tools: AttemptTools,
 ): Promise<Pick<Account, 'notifiedAt'> | undefined> {
+  const outcome = outcomeOf(handOver, account.email);
   const note = async () => {
-    const after = await tools.ledger.endHandOver(account, intent, handOver);
+    const after = await tools.ledger.endHandOver(account, intent, outcome);
     const second = after?.mail === undefined ? [] : newSecondMails(after.mail, intent.claim);
     for (const { cause } of second) tools.metrics.possibleSecondMails.inc({ cause });
     return { after };

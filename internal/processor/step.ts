@@ -4,10 +4,9 @@
  */
 import { MongoError, MongoNetworkError, MongoServerSelectionError } from 'mongodb';
 import type { AccountStore } from '../account/account-store.ts';
-import type { Account } from '../account/account.ts';
-import type { Intent } from '../account/mail-ledger.ts';
+import type { Account, Intent } from '../account/account.ts';
 import type { Reason, StoredReason } from '../application/reasons.ts';
-import type { LedgerStore } from '../mail/ledger-store.ts';
+import type { LedgerStore } from '../account/mail-ledger.ts';
 import type { Blame, MailPlace } from '../mail/mail-gate.ts';
 import type { Mailer } from '../mail/mailer.ts';
 import type { MailSettings, Message } from '../mail/message.ts';
@@ -20,7 +19,7 @@ import { NotDurableError } from '../platform/stores/mongo.ts';
 import type { Retry, Step } from '../queue/job.ts';
 import type { OpenState } from '../submission/states.ts';
 import type { OpenRecord, SubmissionRecord } from '../submission/submission.ts';
-import type { Changes, WorkerMoves } from '../submission/worker-moves.ts';
+import type { Changes, Position, WorkerMoves } from '../submission/worker-moves.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import type { PartnerLabels } from '../telemetry/partner-labels.ts';
 
@@ -54,19 +53,73 @@ export interface AttemptTools {
 export interface Attempt {
   /** Its counts exclude this attempt. */
   readonly record: OpenRecord;
-  readonly claim: {
-    readonly signal: AbortSignal;
-    readonly held: boolean;
-    /** False if nothing more may be done. Rejects if the store cannot be asked. */
-    confirm(options?: { readonly again?: boolean }): Promise<boolean>;
-    release(): void;
-  };
+  readonly claim: Claim;
   readonly step: Step;
   readonly startedAt: Date;
   /** Of an e-mail, or of an account whose e-mail may begin at once. */
   readonly place: MailPlace | undefined;
   /** The e-mail that the account's step began, and for which its move claimed the record. */
   readonly begun?: BegunMail | undefined;
+}
+
+/** Allows three tries in a claim's 45 s. */
+const RENEW_EVERY_MS = 15_000;
+/** Leaves 10 s of a claim for a slow renewal. */
+export const CLAIM_TRUSTED_MS = 35_000;
+/** A confirmation this fresh is enough for an e-mail. */
+export const CLAIM_FRESH_MS = 2_000;
+
+type ClaimedRecord = Position & Pick<OpenRecord, 'partnerId'>;
+
+interface ClaimTools {
+  readonly clock: Clock;
+  readonly store: WorkerMoves;
+  readonly holds: AttemptTools['holds'];
+}
+
+export class Claim {
+  readonly #record: ClaimedRecord;
+  readonly #tools: ClaimTools;
+  readonly #lost = new AbortController();
+  readonly #timer: NodeJS.Timeout;
+  #confirmedAt: number;
+
+  /** `confirmedAt` is the monotonic time just before the claim request. */
+  constructor(record: ClaimedRecord, confirmedAt: number, tools: ClaimTools) {
+    this.#record = record;
+    this.#tools = tools;
+    this.#confirmedAt = confirmedAt;
+    this.#timer = setInterval(() => void this.#renew().catch(() => {}), RENEW_EVERY_MS);
+  }
+
+  get signal(): AbortSignal {
+    return this.#lost.signal;
+  }
+
+  /** False if nothing more may be done. Rejects if the store cannot be asked. */
+  async confirm({ again = false } = {}): Promise<boolean> {
+    if (again || this.#tools.clock.monotonicMs() - this.#confirmedAt > CLAIM_FRESH_MS)
+      await this.#renew();
+    return this.held;
+  }
+
+  get held(): boolean {
+    // A process that was frozen must not act on an old confirmation.
+    const age = this.#tools.clock.monotonicMs() - this.#confirmedAt;
+    const onHold = this.#tools.holds.has(this.#record.partnerId);
+    return !this.#lost.signal.aborted && age <= CLAIM_TRUSTED_MS && !onHold;
+  }
+
+  release(): void {
+    clearInterval(this.#timer);
+  }
+
+  async #renew(): Promise<void> {
+    const askedAt = this.#tools.clock.monotonicMs();
+    const held = await this.#tools.store.renew(this.#record);
+    if (held) this.#confirmedAt = askedAt;
+    else this.#lost.abort();
+  }
 }
 
 /** An e-mail whose hand-over is in the ledger. */

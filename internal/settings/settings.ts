@@ -1,7 +1,7 @@
 /** Every setting: its rule, its default, and which processes use it. */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { z } from 'zod';
-import { hasPublishedSecret } from '../partner/published-secrets.ts';
+import { hasPublishedSecret } from '../partner/api-key.ts';
 import {
   certificate,
   cidrList,

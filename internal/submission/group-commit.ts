@@ -4,21 +4,20 @@
  * A batch leaves as soon as one of two slots is free. A lone record is sent at once; under load, a
  * batch holds what arrived during the previous insert, at most 256 records.
  */
-import type { Collection, Db } from 'mongodb';
+import { type Collection, type Db, MongoServerSelectionError } from 'mongodb';
 import { Turns } from '../fair/turns.ts';
-import { ownerName } from '../partner/mode.ts';
+import { ownerName } from '../partner/key-terms.ts';
+import { type Batcher, newBatcher } from '../platform/process/batcher.ts';
 import type { Clock } from '../platform/process/clock.ts';
-import { newBatcher, type Batcher } from '../platform/process/batcher.ts';
+import type { Observes, Shows } from '../platform/process/metric-types.ts';
+import { inSpans } from '../platform/process/tracing.ts';
 import {
   databaseSpan,
   isDuplicateKey,
-  writeTogether,
   type WriteReply,
+  writeTogether,
 } from '../platform/stores/mongo.ts';
-import type { Observes, Shows } from '../platform/process/metric-types.ts';
-import { inSpans } from '../platform/process/tracing.ts';
-import { inKeyOrder, wasSent, type CommitResult, type Entry } from './commit-entry.ts';
-import { adoptFirst } from './idempotency.ts';
+import { adoptFirst, type Bound } from './idempotency.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
 
 export const groupCommitLimits = {
@@ -36,6 +35,39 @@ export const groupCommitLimits = {
   maxPendingWithdrawals: 500,
 };
 export type GroupCommitLimits = typeof groupCommitLimits;
+
+export const notAcceptedReasons = [
+  'keys_not_loaded',
+  'no_room',
+  'withdrawals_pending',
+  'timed_out_waiting',
+  'timed_out_sent',
+  'database_away',
+  'no_answer',
+  'counts_differ',
+  'write_concern',
+  'write_error',
+  'id_taken',
+] as const;
+type NotAccepted = (typeof notAcceptedReasons)[number];
+
+/**
+ * - `in_doubt`: sent without a reliable reply, so the record must be withdrawn.
+ * - `unknown`: an earlier record may have been adopted, so neither 202 nor 500 is safe.
+ * - `Bound`: an earlier record has the same idempotency key.
+ */
+export type CommitResult =
+  | { readonly kind: 'stored' }
+  | { readonly kind: 'not_stored' | 'in_doubt' | 'unknown'; readonly reason: NotAccepted }
+  | Bound;
+
+interface Entry {
+  readonly record: SubmissionRecord;
+  readonly bytes: number;
+  readonly deadline: number;
+  adopting: boolean;
+  settle(result: CommitResult): void;
+}
 
 interface GroupCommitMetrics {
   readonly batchDocuments: Observes;
@@ -262,4 +294,23 @@ export class GroupCommit {
     this.#sweeper = undefined;
     for (const listener of this.#idleListeners.splice(0)) listener();
   }
+}
+
+/** Batches written in the same order cannot deadlock. */
+function inKeyOrder(batch: readonly Entry[]): readonly Entry[] {
+  if (batch.every(({ record }) => record.idempotencyDigest === undefined)) return batch;
+  const digestOf = ({ record }: Entry): string => record.idempotencyDigest ?? '';
+  return batch.toSorted((one, other) => (digestOf(one) < digestOf(other) ? -1 : 1));
+}
+
+/** The listed errors occur before anything is sent. */
+function wasSent(error: unknown): boolean {
+  if (error instanceof MongoServerSelectionError) return false;
+  const name = error instanceof Error ? error.name : '';
+  return ![
+    'MongoPoolClearedError',
+    'MongoWaitQueueTimeoutError',
+    'MongoPoolClosedError',
+    'MongoTopologyClosedError',
+  ].includes(name);
 }

@@ -10,24 +10,13 @@ import type { Collection } from 'mongodb';
 import { NotDurableError, writeTogether } from '../platform/stores/mongo.ts';
 import type { SubmissionRecord } from './submission.ts';
 
-/** What comes before a key, so that it replays only answers of its own operation. */
-const scopes = {
-  // Nothing, because stored digests have nothing. Other operations need a name and a line feed.
-  submitApplication: '',
-} as const;
-
 /**
- * The scope is the owner (a partner, or its tests) and the operation, so rotating an API key changes
- * nothing (docs/decisions/0019).
+ * The scope is the owner (a partner, or its tests), so rotating an API key changes nothing
+ * (docs/decisions/0019). Another operation needs its name and a line feed before the key: neither an
+ * owner nor a key contains a line feed.
  */
-export function idempotencyDigest(
-  owner: string,
-  operation: keyof typeof scopes,
-  key: string,
-): string {
-  // Neither an owner nor a key contains a line feed.
-  return hash('sha256', `${owner}\n${scopes[operation]}${key}`, 'hex');
-}
+export const idempotencyDigest = (owner: string, key: string): string =>
+  hash('sha256', `${owner}\n${key}`, 'hex');
 
 const firstFields = {
   idempotencyDigest: 1,

@@ -1,5 +1,5 @@
 /** What every process writes to a record: the tables of states.ts, as filters and updates. */
-import type { Db, Filter } from 'mongodb';
+import type { Collection, Db, Filter } from 'mongodb';
 import { discardedReason } from '../application/reasons.ts';
 import { DAY_MS, later, type Clock } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
@@ -84,7 +84,7 @@ export interface MoveWrite {
   readonly to: State;
   readonly filter: RecordFilter;
   readonly update: RecordUpdate;
-  /** Call it once the update is stored. */
+  /** Call it once the update is stored, with those that it moved. */
   readonly done: (requestIds: readonly string[]) => void;
 }
 
@@ -97,13 +97,21 @@ export interface MoveTools {
   readonly tellEnd?: ((requestId: string) => void) | undefined;
 }
 
-/**
- * What happens after every move that ends a request for its partner. What is
- * stored with the move stands in `entryOf`.
- */
-function onEnd(requestId: string, { tellEnd }: Pick<MoveTools, 'tellEnd'>): void {
-  tellEnd?.(requestId);
+/** A request that has ended for its partner, and by which move. */
+export interface RequestEnd {
+  readonly requestId: string;
+  readonly event: Event;
+  readonly to: State;
 }
+
+/**
+ * What happens after every move that ends a request for its partner, in all processes: a row for
+ * each listener. It is called once the move is stored, and not at all if the process dies before;
+ * what must not be lost is stored with the move, by `entryOf`.
+ */
+export const endListeners: ((end: RequestEnd, tools: Pick<MoveTools, 'tellEnd'>) => void)[] = [
+  ({ requestId }, { tellEnd }) => tellEnd?.(requestId),
+];
 
 interface MoveOptions extends Pick<MoveTools, 'tellEnd'> {
   readonly now: Date;
@@ -145,9 +153,22 @@ export function moveOf(event: Event, seen: Unchanged, options: MoveOptions): Mov
   const update = { ...updateOf(fields), ...(stays ? {} : { $push: { history } }) };
   const ends = !stays && cards[to].status !== 'processing';
   const done = (requestIds: readonly string[]): void => {
-    if (ends) for (const requestId of requestIds) onEnd(requestId, options);
+    if (!ends) return;
+    for (const requestId of requestIds)
+      for (const listen of endListeners) listen({ requestId, event, to }, options);
   };
   return { to, filter: filterOf(from, when, seen, now), update, done };
+}
+
+/** Moves one record. False if it has changed since, or cannot move so. */
+export async function makeMove(
+  collection: Collection<SubmissionRecord>,
+  requestId: string,
+  { filter, update, done }: MoveWrite,
+): Promise<boolean> {
+  const { matchedCount } = await collection.updateOne({ _id: requestId, ...filter }, update);
+  if (matchedCount === 1) done([requestId]);
+  return matchedCount === 1;
 }
 
 /** What a record has in a state, with all its dates, so that no state lacks them. */

@@ -1,7 +1,7 @@
 /** Builds the record of a request, whether it is accepted, malformed or refused. */
 import { hash } from 'node:crypto';
 import { Binary } from 'mongodb';
-import { ownerName } from '../partner/mode.ts';
+import { ownerName } from '../partner/key-terms.ts';
 import { DAY_MS } from '../platform/process/clock.ts';
 import { idempotencyDigest } from './idempotency.ts';
 import { FIRST_DUE_MS, RECORD_SCHEMA, type SubmissionRecord } from './submission.ts';
@@ -60,7 +60,7 @@ export function newRecord(received: Received, result: Result): SubmissionRecord 
   }
   if (idempotencyKey !== undefined) {
     const owner = ownerName(partnerId ?? '', received);
-    record.idempotencyDigest = idempotencyDigest(owner, 'submitApplication', idempotencyKey);
+    record.idempotencyDigest = idempotencyDigest(owner, idempotencyKey);
   }
   const at = (ms: number): Date => new Date(receivedAt.getTime() + ms);
   if (keptDays === undefined) record.dueAt = at(dueInMs);

@@ -1,20 +1,22 @@
 /** Operators' changes to a record: moves, and what they do without one. */
 import type { Collection } from 'mongodb';
-import type { StoredReason } from '../application/reasons.ts';
-import { defined } from '../platform/process/defined.ts';
+import { mailReason, type StoredReason } from '../application/reasons.ts';
+import { lateBounce } from '../application/sandbox-endings.ts';
 import { later } from '../platform/process/clock.ts';
+import { defined } from '../platform/process/defined.ts';
+import { bounded } from '../platform/stores/mongo-read.ts';
 import { unlessDuplicate, updateInOrder } from '../platform/stores/mongo.ts';
-import { CLAIM_MS } from './bounds.ts';
+import { CLAIM_MS, submissionCollection, type SubmissionRecord } from './submission.ts';
 import {
   entryOf,
+  makeMove,
   moveOf,
-  touchOf,
   type MoveTools,
-  type RecordUpdate,
   type MoveWrite,
+  type RecordUpdate,
+  touchOf,
 } from './move-of.ts';
 import type { OperatorEvent, State, Touch } from './states.ts';
-import { submissionCollection, type SubmissionRecord } from './submission.ts';
 
 /** A move does nothing if the record has changed since. */
 export type Seen = Pick<SubmissionRecord, '_id' | 'state' | 'version' | 'accountId'>;
@@ -42,13 +44,8 @@ export class OperatorMoves {
 
   /** False if the record has changed since, or cannot move so. */
   async move(event: OperatorEvent, moved: Moved, reason: string): Promise<boolean> {
-    const { seen } = moved;
     const move = this.#moveOf(event, moved, reason);
-    if (move === undefined) return false;
-    const { filter, update, done } = move;
-    const { matchedCount } = await this.#collection.updateOne({ _id: seen._id, ...filter }, update);
-    if (matchedCount === 1) done([seen._id]);
-    return matchedCount === 1;
+    return move !== undefined && makeMove(this.#collection, moved.seen._id, move);
   }
 
   /** Returns how many were moved to where it was planned. */
@@ -69,9 +66,18 @@ export class OperatorMoves {
     });
     if (updates.length === 0) return 0;
     const moved = await updateInOrder(this.#collection, updates);
-    // Also of those that have changed meanwhile, which their records say.
-    for (const { ids, done } of updates) done(ids);
+    const isWhole = moved === updates.reduce((sum, { ids }) => sum + ids.length, 0);
+    for (const { ids, u, done } of updates) done(isWhole ? ids : await this.#movedBy(ids, u));
     return moved;
+  }
+
+  /** Others of the group have changed before. */
+  async #movedBy(ids: readonly string[], { $set }: RecordUpdate): Promise<readonly string[]> {
+    const moved = defined({ state: $set.state, stateAt: $set.stateAt });
+    const found = await this.#collection
+      .find({ _id: { $in: ids }, ...moved }, { projection: { _id: 1 }, ...bounded })
+      .toArray();
+    return found.map(({ _id }) => _id);
   }
 
   /** Recreates an account's expired record for a new e-mail, as if received now. */
@@ -130,4 +136,32 @@ export class OperatorMoves {
     const { matchedCount } = await this.#collection.updateOne({ _id: seen._id, ...filter }, update);
     return matchedCount === 1;
   }
+}
+
+/** Of a test that asks for it, after it is completed. */
+const LATE_BOUNCE_MS = 60_000;
+const LATE_BOUNCES_PAGE = 100;
+const LATE_BOUNCE_WORDS = 'a test: its e-mail bounces after the mail server took it';
+
+/** Bounces these, as an operator's report does. True if more may be due. */
+export async function reportLateBounces(tools: MoveTools): Promise<boolean> {
+  const moves = new OperatorMoves(tools);
+  const found = await submissionCollection(tools.db)
+    .find(
+      {
+        'applicant.ein': lateBounce.ein,
+        test: true,
+        state: 'completed',
+        stateAt: { $lte: later(tools.clock.now(), -LATE_BOUNCE_MS) },
+      },
+      { projection: { state: 1, version: 1, accountId: 1 }, ...bounded },
+    )
+    .limit(LATE_BOUNCES_PAGE)
+    .toArray();
+  const reasons = [mailReason(lateBounce.reason)];
+  for (const seen of found) {
+    const { accountId } = seen;
+    await moves.move('report_bounce', { seen, accountId, reasons }, LATE_BOUNCE_WORDS);
+  }
+  return found.length === LATE_BOUNCES_PAGE;
 }

@@ -1,6 +1,6 @@
 /** Reads what a partner may see of its own requests. */
 import type { Collection, Db } from 'mongodb';
-import { ownerName } from '../partner/mode.ts';
+import { ownerName } from '../partner/key-terms.ts';
 import { later } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { defined } from '../platform/process/defined.ts';
@@ -98,7 +98,7 @@ export class StatusReader {
   async #withKey(query: ListQuery, key: string, leftMs: number): Promise<ListPage> {
     const { partnerId, since, until, states, before } = query;
     const owner = ownerName(partnerId, query);
-    const digest = idempotencyDigest(owner, 'submitApplication', key);
+    const digest = idempotencyDigest(owner, key);
     const maxTimeMS = serverMs(leftMs);
     const kept = this.#collection.find({ idempotencyDigest: digest }, { ...reading, maxTimeMS });
     const found = await within(leftMs, kept.toArray());

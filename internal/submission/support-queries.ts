@@ -1,20 +1,20 @@
 /** Operators' queries on submissions, within bounds. */
 import type { Collection, Db, Filter } from 'mongodb';
-import { ownerName } from '../partner/mode.ts';
+import { ownerName } from '../partner/key-terms.ts';
 import { later } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
-import { firstIdAt } from '../platform/stores/ids.ts';
+import { firstIdAt, timeOfId } from '../platform/stores/ids.ts';
 import {
   bounded,
   newestOf,
   pagesOf,
+  rangesBack,
   READ_DEADLINE_MS,
+  tookTooLong,
   tooLong,
 } from '../platform/stores/mongo-read.ts';
 import { idempotencyDigest } from './idempotency.ts';
-import { literally, namePattern } from './name-pattern.ts';
 import { rateLimitedCollection, type RateLimitedRecord } from './over-limit.ts';
-import { countKinds, type KindsAsked } from './request-kinds.ts';
 import { isOpen, type State } from './states.ts';
 import { live, liveOpen, submissionCollection, type SubmissionRecord } from './submission.ts';
 
@@ -272,52 +272,169 @@ export class SupportQueries {
 }
 
 function filterOf(search: Search): Filter<SubmissionRecord> {
-  const { email, ein, name, partner, state, reason, field, since, until, before } = search;
-  const { httpStatus, keyId, mode } = search;
-  const whole = search.wholeName === true;
-  const key = search.idempotencyKey;
-  return {
-    ...defined({ 'applicant.email': email, 'applicant.ein': ein, partnerId: partner }),
-    ...(partner === undefined || key === undefined
-      ? {}
-      : {
-          idempotencyDigest: {
-            $in: [{}, { test: true } as const].map((kind) =>
-              idempotencyDigest(ownerName(partner, kind), 'submitApplication', key),
-            ),
-          },
-        }),
-    ...(name === undefined
-      ? {}
-      : { 'applicant.businessName': { $regex: namePattern(name, { whole }), $options: 'i' } }),
-    ...(state === undefined ? {} : stateFilter(state)),
-    ...defined({ httpStatus, keyId }),
-    ...(mode === undefined ? {} : mode === 'live' ? live : { test: true }),
-    ...(field === undefined
-      ? {}
-      : { reasons: { $elemMatch: { field, ...defined({ code: reason }) } } }),
-    ...(reason === undefined || field !== undefined
-      ? {}
-      : {
-          $or: [
-            { lastError: { $regex: literally(reason), $options: 'i' } },
-            { 'reasons.code': reason },
-          ],
-        }),
-    ...idRange(since, before ?? firstAt(until)),
-  };
-}
-
-/** With `dueAt`, the index requests_due serves open states. */
-function stateFilter(state: State): Filter<SubmissionRecord> {
-  return isOpen(state) ? { state, dueAt: { $exists: true } } : { state };
-}
-
-function idRange(since: Date | undefined, before: string | undefined): Filter<SubmissionRecord> {
-  const range = defined({ $gte: firstAt(since), $lt: before });
-  return Object.keys(range).length === 0 ? {} : { _id: range };
+  const { email, ein, partner, state, name, reason, field, httpStatus, keyId, mode } = search;
+  const { idempotencyKey: key, wholeName: whole = false } = search;
+  const filter: Record<string, unknown> = defined({
+    'applicant.email': email,
+    'applicant.ein': ein,
+    partnerId: partner,
+    state,
+    httpStatus,
+    keyId,
+  });
+  // The index requests_due serves open states.
+  if (state !== undefined && isOpen(state)) filter['dueAt'] = { $exists: true };
+  if (mode !== undefined) filter['test'] = mode === 'live' ? live.test : true;
+  if (partner !== undefined && key !== undefined) {
+    const owners = [partner, ownerName(partner, { test: true })];
+    filter['idempotencyDigest'] = { $in: owners.map((owner) => idempotencyDigest(owner, key)) };
+  }
+  if (name !== undefined)
+    filter['applicant.businessName'] = { $regex: namePattern(name, { whole }), $options: 'i' };
+  if (field !== undefined)
+    filter['reasons'] = { $elemMatch: { field, ...defined({ code: reason }) } };
+  else if (reason !== undefined)
+    filter['$or'] = [
+      { lastError: { $regex: literally(reason), $options: 'i' } },
+      { 'reasons.code': reason },
+    ];
+  const ids = defined({ $gte: firstAt(search.since), $lt: search.before ?? firstAt(search.until) });
+  if (Object.keys(ids).length > 0) filter['_id'] = ids;
+  return filter;
 }
 
 function firstAt(date: Date | undefined): string | undefined {
   return date === undefined ? undefined : firstIdAt('req', date);
+}
+
+/** MongoDB refuses a longer one. */
+const PATTERN_MAX_BYTES = 30_000;
+/** Zero-width characters, marks of direction and soft hyphens. */
+const UNSEEN = '\u200B-\u200F\u2060\uFEFF\u00AD';
+const BLANK = '\\s\u00A0\u2000-\u200A\u202F\u3000';
+/** What keyboards and word processors write for each other. */
+const ALIKE = ["'’‘ʼ′`´", '"“”„″', '-‐‑‒–—−'];
+const FULL_WIDTH_FROM = 0xfee0;
+
+/** Text without characters that nobody sees, in its usual width. */
+export const plainText = (text: string): string => seen(text).normalize('NFKC').trim();
+
+const seen = (text: string): string => text.replace(new RegExp(`[${UNSEEN}]`, 'gu'), '');
+
+/**
+ * Matches composed and decomposed letters, half and full width, any blank, dash and apostrophe, and
+ * ignores characters without width. `whole` matches only the whole name. Undefined if the name is
+ * too long for a pattern.
+ */
+export function namePattern(name: string, { whole = false } = {}): string | undefined {
+  const between = `[${UNSEEN}]*`;
+  const words = seen(name)
+    .trim()
+    .split(/\s+/)
+    .map((word) => [...new Intl.Segmenter().segment(word)].map(({ segment }) => formsOf(segment)));
+  const text = words.map((word) => word.join(between)).join(`${between}[${BLANK}]+${between}`);
+  const around = `[${BLANK}${UNSEEN}]*`;
+  const pattern = whole ? `^${around}${text}${around}$` : text;
+  return Buffer.byteLength(pattern) > PATTERN_MAX_BYTES ? undefined : pattern;
+}
+
+function formsOf(grapheme: string): string {
+  const usual = grapheme.normalize('NFKC');
+  const alike = ALIKE.find((all) => all.includes(grapheme) || all.includes(usual))?.split('');
+  const forms = [grapheme, usual, ...(alike ?? [])].flatMap((form) => [
+    form,
+    form.normalize('NFD'),
+    widened(form),
+  ]);
+  return `(?:${[...new Set(forms)].map(literally).join('|')})`;
+}
+
+function widened(form: string): string {
+  const isNarrow = /^[!-~]$/.test(form);
+  return isNarrow ? String.fromCharCode(form.charCodeAt(0) + FULL_WIDTH_FROM) : form;
+}
+
+function literally(text: string): string {
+  return text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
+}
+
+export interface KindGroup {
+  /** From 0 on, since the period began. */
+  readonly part: number;
+  readonly state: State;
+  readonly status: number;
+  /** Field and code of each reason, with a blank between them. */
+  readonly why: readonly string[];
+  /** Of what was turned away. */
+  readonly address: string | null;
+  readonly key?: string | null;
+  readonly count: number;
+}
+
+export interface KindsAsked {
+  readonly partner: string;
+  readonly since: Date;
+  readonly until: Date;
+  readonly partMs: number;
+  /** For all reads together. */
+  readonly withinMs: number;
+}
+
+/** More come only where a partner's addresses change with each request. */
+const GROUPS_IN_ONE = 10_000;
+/** A range that takes longer is read again in parts. */
+const ONE_WITHIN_MS = 700;
+
+/** Reads from the newest on; `from` tells how far it came in its time. */
+async function countKinds(
+  submissions: Collection<SubmissionRecord>,
+  asked: KindsAsked,
+): Promise<{ readonly groups: KindGroup[]; readonly from: Date }> {
+  const { since, until, partMs, withinMs } = asked;
+  const [from, before] = [firstIdAt('req', since), firstIdAt('req', until)];
+  const groups: KindGroup[] = [];
+  const next = await rangesBack(
+    { prefix: 'req', before, from, withinMs, firstMs: partMs, narrowedAfterMs: ONE_WITHIN_MS },
+    async (range, maxTimeMS) => {
+      groups.push(...(await kindsIn(submissions, asked, range, maxTimeMS)));
+      return false;
+    },
+  ).catch((error: unknown) => {
+    if (tookTooLong(error)) return before;
+    throw error;
+  });
+  return { groups, from: next === undefined ? since : timeOfId(next)! };
+}
+
+async function kindsIn(
+  submissions: Collection<SubmissionRecord>,
+  { partner: partnerId, since, partMs }: KindsAsked,
+  range: { readonly $gte: string; readonly $lt: string },
+  maxTimeMS: number,
+): Promise<KindGroup[]> {
+  const part = { $floor: { $divide: [{ $subtract: ['$receivedAt', since] }, partMs] } };
+  const why = {
+    $map: {
+      input: { $ifNull: ['$reasons', []] },
+      as: 'one',
+      in: { $concat: [{ $ifNull: ['$$one.field', ''] }, ' ', '$$one.code'] },
+    },
+  };
+  const isTurnedAway = { $in: ['$state', ['malformed', 'refused']] };
+  const ofThese = (field: string) => ({ $cond: [isTurnedAway, field, null] });
+  const kind = { part, state: '$state', status: '$httpStatus', why };
+  const whose = { address: ofThese('$remoteIp'), key: ofThese('$keyId') };
+  const groups = await submissions
+    .aggregate<{ _id: Omit<KindGroup, 'count'>; count: number }>(
+      [
+        { $match: { ...live, partnerId, _id: range } },
+        { $group: { _id: { ...kind, ...whose }, count: { $sum: 1 } } },
+        { $limit: GROUPS_IN_ONE },
+      ],
+      { maxTimeMS },
+    )
+    .toArray();
+  // A cut answer would count too few.
+  if (groups.length === GROUPS_IN_ONE) throw tooLong();
+  return groups.map(({ _id, count }) => ({ ..._id, count }));
 }

@@ -2,11 +2,22 @@
 import type { Collection } from 'mongodb';
 import { later } from '../platform/process/clock.ts';
 import { databaseSpan, takesWrites } from '../platform/stores/mongo.ts';
-import { inSpan } from '../platform/process/tracing.ts';
-import { CLAIM_MS } from './bounds.ts';
-import { moveOf, touchOf, type MoveTools, type RecordUpdate } from './move-of.ts';
+import { inSpan, type NamedSpan } from '../platform/process/tracing.ts';
+import {
+  CLAIM_MS,
+  type OpenRecord,
+  submissionCollection,
+  type SubmissionRecord,
+} from './submission.ts';
+import {
+  makeMove,
+  moveOf,
+  touchOf,
+  type MoveTools,
+  type MoveWrite,
+  type RecordUpdate,
+} from './move-of.ts';
 import type { ProcessorEvent } from './states.ts';
-import { submissionCollection, type OpenRecord, type SubmissionRecord } from './submission.ts';
 
 /** A worker with another version has lost its claim. */
 export type Position = Pick<OpenRecord, '_id' | 'state' | 'version'>;
@@ -66,10 +77,8 @@ export class WorkerMoves {
     attempt: number,
     changes: Changes = {},
   ): Promise<boolean> {
-    const { filter, update, span, done } = this.#moveOf(position, event, attempt, changes);
-    const { matchedCount } = await inSpan(span, () => this.#collection.updateOne(filter, update));
-    if (matchedCount === 1) done([position._id]);
-    return matchedCount === 1;
+    const move = this.#moveOf(position, event, attempt, changes);
+    return inSpan(this.#spanOf(move), () => makeMove(this.#collection, position._id, move));
   }
 
   /** By `create_account`; also claims the record for its e-mail. Returns it without its body. */
@@ -79,16 +88,11 @@ export class WorkerMoves {
     changes: Changes = {},
   ): Promise<OpenRecord | undefined> {
     const { claimedUntil } = heldFrom(this.#tools.clock.now());
-    const { filter, update, span } = this.#moveOf(
-      position,
-      'create_account',
-      attempt,
-      changes,
-      claimedUntil,
-    );
+    const move = this.#moveOf(position, 'create_account', attempt, changes, claimedUntil);
+    const filter = { _id: position._id, ...move.filter };
     const options = { returnDocument: 'after', projection: { body: 0 } } as const;
-    const moved = await inSpan(span, () =>
-      this.#collection.findOneAndUpdate(filter, update, options),
+    const moved = await inSpan(this.#spanOf(move), () =>
+      this.#collection.findOneAndUpdate(filter, move.update, options),
     );
     return (moved ?? undefined) as OpenRecord | undefined;
   }
@@ -116,18 +120,16 @@ export class WorkerMoves {
     attempt: number,
     { reason, ...found }: Changes,
     claimedUntil?: Date,
-  ) {
+  ): MoveWrite {
     const now = this.#tools.clock.now();
     const options = { ...this.#tools, now, attempt, reason, found, claimedUntil };
     const move = moveOf(event, position, options);
     if (move === undefined) throw new Error(`${event} does not lead away from ${position.state}`);
-    const { to, filter, update, done } = move;
-    return {
-      done,
-      filter: { _id: position._id, ...filter },
-      update,
-      span: databaseSpan('update', this.#collection, { 'partner_ingest.state': to }),
-    };
+    return move;
+  }
+
+  #spanOf({ to }: MoveWrite): NamedSpan {
+    return databaseSpan('update', this.#collection, { 'partner_ingest.state': to });
   }
 
   async #hold(position: Position, update: RecordUpdate): Promise<boolean> {

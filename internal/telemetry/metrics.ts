@@ -5,7 +5,7 @@
 import type { Registry } from 'prom-client';
 import { reasonCodes } from '../application/reasons.ts';
 import { hintResults } from '../queue/hint-outbox.ts';
-import { notAcceptedReasons } from '../submission/commit-entry.ts';
+import { notAcceptedReasons } from '../submission/group-commit.ts';
 import { withdrawalResults } from '../submission/withdrawals.ts';
 import { controllerMetrics } from './controller-metrics.ts';
 import { ofProcess } from './every-process.ts';

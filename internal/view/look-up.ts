@@ -2,7 +2,7 @@
 import type { Account } from '../account/account.ts';
 import { isEmailAddress } from '../application/email-address.ts';
 import { normalizedApplicant, normalizeEmail } from '../application/fields.ts';
-import { handOversOf } from '../mail/ledger.ts';
+import { handOversOf } from '../account/mail-ledger.ts';
 import { timeOfId } from '../platform/stores/ids.ts';
 import { tookTooLong } from '../platform/stores/mongo-read.ts';
 import { duration } from '../platform/process/terminal.ts';

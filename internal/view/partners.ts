@@ -3,7 +3,7 @@ import type { Flagged } from '../partner/flags.ts';
 import { keyIdOf } from '../partner/api-key.ts';
 import { secretName, STATUS_ANNOTATION } from '../partner/key-secret.ts';
 import type { PartnerKey } from '../partner/key-store.ts';
-import type { SecretProblem } from '../partner/secret-problems.ts';
+import type { SecretProblem } from '../partner/kept-findings.ts';
 import type { Reads } from './reads.ts';
 import { fromNow } from './times.ts';
 

@@ -1,7 +1,7 @@
 /** What became of a partner's requests in a period: by outcome, by reason, by key and address. */
 import { later } from '../platform/process/clock.ts';
 import type { State } from '../submission/states.ts';
-import type { KindGroup } from '../submission/request-kinds.ts';
+import type { KindGroup } from '../submission/support-queries.ts';
 import type { Reads } from './reads.ts';
 import { toneOf, type Tone } from './request.ts';
 import { turnedAwayRows, type TurnedAwayRow } from './turned-away.ts';

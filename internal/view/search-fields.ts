@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { normalizeEin, normalizeEmail } from '../application/fields.ts';
 import { later } from '../platform/process/clock.ts';
-import { namePattern, plainText } from '../submission/name-pattern.ts';
+import { namePattern, plainText } from '../submission/support-queries.ts';
 import { states } from '../submission/states.ts';
 
 /** Of what is searched by: no stored value is longer. */

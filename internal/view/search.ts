@@ -1,5 +1,5 @@
 /** Requests that a search finds, and the kinds of faults in them by number. */
-import { ownerName } from '../partner/mode.ts';
+import { ownerName } from '../partner/key-terms.ts';
 import { defined } from '../platform/process/defined.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { Search } from '../submission/support-queries.ts';

@@ -1,8 +1,7 @@
 /** What happened to a request, in order and in plain words. */
-import type { Account } from '../account/account.ts';
-import type { MailHandOver, MailLedger } from '../account/mail-ledger.ts';
-import type { TrailEntry } from '../trail/entry.ts';
-import { handOversOf } from '../mail/ledger.ts';
+import type { Account, MailHandOver, MailLedger } from '../account/account.ts';
+import type { TrailEntry } from '../trail/trail.ts';
+import { handOversOf } from '../account/mail-ledger.ts';
 import { defined } from '../platform/process/defined.ts';
 import { duration, printable } from '../platform/process/terminal.ts';
 import type { HistoryEntry, SubmissionRecord } from '../submission/submission.ts';

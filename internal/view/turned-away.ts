@@ -1,5 +1,5 @@
 /** What was turned away with 429 or 4xx: by partner, key, address and code. */
-import { ownerName } from '../partner/mode.ts';
+import { ownerName } from '../partner/key-terms.ts';
 import type { TurnedAwayCount } from '../submission/support-queries.ts';
 
 /** A flood comes from many addresses. */

@@ -1,7 +1,6 @@
 /** Checks the words that describe a request. */
 import { expect, test } from '@jest/globals';
-import type { Account } from '../account/account.ts';
-import type { MailHandOver } from '../account/mail-ledger.ts';
+import type { Account, MailHandOver } from '../account/account.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { FoundSubmission } from './look-up.ts';
 import { maskText } from './mask.ts';

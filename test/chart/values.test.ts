@@ -4,8 +4,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse } from 'yaml';
-import { hashApiKey } from '../../internal/partner/api-key.ts';
-import { hasPublishedSecret, isPublishedKey } from '../../internal/partner/published-secrets.ts';
+import { hashApiKey, hasPublishedSecret, isPublishedKey } from '../../internal/partner/api-key.ts';
 import { chartValues, type ChartValue } from '../../tools/chart-docs.ts';
 import { describeSettings } from '../../tools/describe-settings.ts';
 import { loadConfig, type ProcessName } from '../../internal/settings/settings.ts';

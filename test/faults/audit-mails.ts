@@ -5,7 +5,7 @@ import {
   mayHaveArrived,
   secondMails,
   type SecondMail,
-} from '../../internal/mail/ledger.ts';
+} from '../../internal/account/mail-ledger.ts';
 import { UNKNOWN_PHASE, type AuditView } from './audit.ts';
 import type { SentMail } from './facts.ts';
 import { MAX_AMBIGUOUS } from '../../internal/processor/step.ts';

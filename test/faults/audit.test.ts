@@ -2,9 +2,8 @@
 import { describe, expect, test } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import { Binary } from 'mongodb';
-import type { Account } from '../../internal/account/account.ts';
-import type { MailHandOver, MailLedger } from '../../internal/account/mail-ledger.ts';
-import { mayHaveArrived } from '../../internal/mail/ledger.ts';
+import type { Account, MailHandOver, MailLedger } from '../../internal/account/account.ts';
+import { mayHaveArrived } from '../../internal/account/mail-ledger.ts';
 import { isOpen, type State } from '../../internal/submission/states.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { audit, type AuditInput } from './audit.ts';

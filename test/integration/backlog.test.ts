@@ -2,7 +2,7 @@
 import { beforeEach, expect, test } from '@jest/globals';
 import { watchBacklog } from '../../internal/controller/watch-backlog.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
-import { readBacklog, BACKLOG_LOOKED_AT } from '../../internal/submission/backlog.ts';
+import { readBacklog, BACKLOG_LOOKED_AT } from '../../internal/submission/due-work.ts';
 import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { createRegistry } from '../../internal/platform/process/registry.ts';

@@ -2,7 +2,7 @@
 import { expect, test } from '@jest/globals';
 import { OPERATOR_AUDIT } from '../../internal/trail/trail.ts';
 import { newId } from '../../internal/platform/stores/ids.ts';
-import { readBacklog } from '../../internal/submission/backlog.ts';
+import { readBacklog } from '../../internal/submission/due-work.ts';
 import { operatorWorld } from '../support/cli.ts';
 import { eventually } from '../support/wait.ts';
 

@@ -11,11 +11,13 @@ import { utc } from '../../internal/view/times.ts';
 import { newId } from '../../internal/platform/stores/ids.ts';
 import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { pastLockConflicts } from '../../internal/platform/stores/mongo.ts';
-import type { TrailEntry } from '../../internal/trail/entry.ts';
-import { OPERATOR_AUDIT, Trail } from '../../internal/trail/trail.ts';
-import { ledgerWith } from '../../internal/mail/ledger.ts';
-import { CLAIM_MS } from '../../internal/submission/bounds.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { OPERATOR_AUDIT, Trail, type TrailEntry } from '../../internal/trail/trail.ts';
+import { ledgerWith } from '../../internal/account/mail-ledger.ts';
+import {
+  CLAIM_MS,
+  type SubmissionRecord,
+  SUBMISSIONS,
+} from '../../internal/submission/submission.ts';
 import { operatorWorld, spawnCli } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
 import { recordOf } from '../support/records.ts';

@@ -10,7 +10,7 @@ import { OPERATOR_AUDIT } from '../../internal/trail/trail.ts';
 import { later, systemClock } from '../../internal/platform/process/clock.ts';
 import { pause } from '../../internal/platform/process/deadline.ts';
 import { createMongo } from '../../internal/platform/stores/mongo.ts';
-import { CLAIM_MS } from '../../internal/submission/bounds.ts';
+import { CLAIM_MS } from '../../internal/submission/submission.ts';
 import { operatorWorld } from '../support/cli.ts';
 import { send } from '../support/http.ts';
 import { bodies, expectAnswer } from '../support/ingest.ts';

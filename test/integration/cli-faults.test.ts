@@ -4,9 +4,12 @@ import type { Document } from 'mongodb';
 import { ACCOUNTS } from '../../internal/account/account.ts';
 import { newId } from '../../internal/platform/stores/ids.ts';
 import { pastLockConflicts } from '../../internal/platform/stores/mongo.ts';
-import { CLAIM_MS } from '../../internal/submission/bounds.ts';
+import {
+  CLAIM_MS,
+  type SubmissionRecord,
+  SUBMISSIONS,
+} from '../../internal/submission/submission.ts';
 import { RATE_LIMITED } from '../../internal/submission/over-limit.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { operatorWorld, runCli, type Ran } from '../support/cli.ts';
 import { startMongoWire, type MongoWire } from '../support/mongo-wire.ts';
 import { submit } from '../support/processing.ts';

@@ -6,7 +6,7 @@ import { DAY_MS, later, systemClock } from '../../internal/platform/process/cloc
 import { newId } from '../../internal/platform/stores/ids.ts';
 import { ensureIndexes } from '../../internal/platform/stores/mongo-indexes.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
-import { submissionIndexes } from '../../internal/submission/indexes.ts';
+import { submissionIndexes } from '../../internal/submission/submission.ts';
 import { cliOf } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';

@@ -8,8 +8,8 @@ import { storesOfFile } from '../support/test-stores.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import { systemClock } from '../../internal/platform/process/clock.ts';
 import { createMongo } from '../../internal/platform/stores/mongo.ts';
-import type { CommitResult } from '../../internal/submission/commit-entry.ts';
 import {
+  type CommitResult,
   GroupCommit,
   groupCommitLimits,
   type GroupCommitLimits,

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { beforeAll, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
-import { KEYS_MAX } from '../../internal/partner/key-room.ts';
+import { KEYS_MAX } from '../../internal/partner/key-document.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { send } from '../support/http.ts';

@@ -1,7 +1,7 @@
 /** The whole way of an application, and its activation link on the reference login page. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { startLoginPage, type LoginPage } from '../../deploy/local/login-page.ts';
-import { LedgerStore } from '../../internal/mail/ledger-store.ts';
+import { LedgerStore } from '../../internal/account/mail-ledger.ts';
 import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { referenceOf } from '../../internal/platform/stores/ids.ts';
 import { operatorOf } from '../support/cli.ts';

@@ -4,10 +4,9 @@ import { MongoClient, MongoServerError, type Collection, type Document } from 'm
 import { newId, timeOfId } from '../../internal/platform/stores/ids.ts';
 import { ensureIndexes } from '../../internal/platform/stores/mongo-indexes.ts';
 import { newestOf } from '../../internal/platform/stores/mongo-read.ts';
-import { submissionIndexes } from '../../internal/submission/indexes.ts';
+import { submissionIndexes, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { StatusReader, type ListQuery } from '../../internal/submission/status-reader.ts';
-import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { newRecord } from '../support/records.ts';
 import { openTestStores, type TestStores } from '../support/test-stores.ts';
 

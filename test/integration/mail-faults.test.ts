@@ -2,8 +2,8 @@
 import { afterEach, beforeAll, expect, test } from '@jest/globals';
 import { Queue, type Job } from 'bullmq';
 import { startService } from '../../deploy/local/processes.ts';
-import type { MailHandOver } from '../../internal/account/mail-ledger.ts';
-import { handOversOf } from '../../internal/mail/ledger.ts';
+import type { MailHandOver } from '../../internal/account/account.ts';
+import { handOversOf } from '../../internal/account/mail-ledger.ts';
 import { pastLockConflicts } from '../../internal/platform/stores/mongo.ts';
 import { QUEUE, QUEUE_PREFIX } from '../../internal/queue/job.ts';
 import { type SubmissionRecord } from '../../internal/submission/submission.ts';

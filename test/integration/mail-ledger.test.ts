@@ -1,26 +1,22 @@
 /** The mail ledger on the real store: its counts are right after repeats and crashes. */
 import { expect, test } from '@jest/globals';
-import { type Account } from '../../internal/account/account.ts';
+import type { Account, Intent, MailOutcome } from '../../internal/account/account.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
-import { LedgerStore } from '../../internal/mail/ledger-store.ts';
-import type { Intent } from '../../internal/account/mail-ledger.ts';
-import { handOversOf } from '../../internal/mail/ledger.ts';
-import type { HandOver } from '../../internal/mail/relay-answers.ts';
+import { handOversOf, LedgerStore } from '../../internal/account/mail-ledger.ts';
 import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { storesOfFile } from '../support/test-stores.ts';
 import { newApplication } from '../support/world.ts';
 
 const ACTIVATION = { tokenHash: 'a'.repeat(64), expiresAt: new Date(Date.now() + 86_400_000) };
-const ACCEPTED: HandOver = { result: 'accepted', answer: '250 2.0.0 Ok: queued as 1' };
-const REFUSED: HandOver = {
+const ACCEPTED: MailOutcome = { result: 'accepted', answer: '250 2.0.0 Ok: queued as 1' };
+const REFUSED: MailOutcome = {
   result: 'refused',
   phase: 'rcpt',
   code: 450,
   enhancedCode: '4.2.1',
   answer: '450 4.2.1 mailbox busy',
-  fault: 'busy',
 };
-const AMBIGUOUS: HandOver = { result: 'ambiguous', cause: 'ECONNECTION' };
+const AMBIGUOUS: MailOutcome = { result: 'ambiguous', cause: 'ECONNECTION' };
 
 const stores = await storesOfFile({ indexes: true });
 const collection = stores.accounts;
@@ -44,7 +40,7 @@ const intentOf = (claim: number): Intent => ({
 const read = async (accountId: string): Promise<Account> => (await accounts.read(accountId))!;
 
 /** Hands over once; without `handOver` the worker dies in between. */
-async function handOver(accountId: string, claim: number, handedOver?: HandOver): Promise<void> {
+async function handOver(accountId: string, claim: number, handedOver?: MailOutcome): Promise<void> {
   const intent = intentOf(claim);
   const account = await read(accountId);
   await ledger.beginHandOver(account, intent, ACTIVATION);

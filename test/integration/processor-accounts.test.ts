@@ -47,22 +47,14 @@ test('each taken field is named, also if two accounts are in the way', async () 
   await create(one, by('req_one'));
   await create(two, by('req_two'));
   const late = { ...applicant(), email: one.email.toUpperCase() };
-  expect(await create(late, by('req_3'))).toEqual({ kind: 'taken', emailBy: 'req_one' });
-  expect(await create({ ...applicant(), ein: two.ein }, by('req_4'))).toEqual({
-    kind: 'taken',
-    einBy: 'req_two',
-  });
-  expect(await create({ ...late, ein: two.ein }, by('req_5'))).toEqual({
-    kind: 'taken',
-    emailBy: 'req_one',
-    einBy: 'req_two',
-  });
+  const email = { field: 'email', requestId: 'req_one', samePartner: true };
+  const ein = { field: 'ein', requestId: 'req_two', samePartner: true };
+  const taken = (...holders: object[]) => ({ kind: 'taken', holders });
+  expect(await create(late, by('req_3'))).toEqual(taken(email));
+  expect(await create({ ...applicant(), ein: two.ein }, by('req_4'))).toEqual(taken(ein));
+  expect(await create({ ...late, ein: two.ein }, by('req_5'))).toEqual(taken(email, ein));
   const ofOther = { requestId: 'req_6', partnerId: 'other' };
-  expect(await create(late, ofOther)).toEqual({
-    kind: 'taken',
-    emailBy: 'req_one',
-    elsewhere: ['email'],
-  });
+  expect(await create(late, ofOther)).toEqual(taken({ ...email, samePartner: false }));
 });
 
 test.each([

@@ -2,14 +2,15 @@
 import { beforeEach, expect, test } from '@jest/globals';
 import { Reconcile, type Work } from '../../internal/processor/line.ts';
 import { DueWork, DUE_PAGE } from '../../internal/submission/due-work.ts';
-import { CLAIM_MS, FIRST_SIGHT_GRACE_MS } from '../../internal/submission/bounds.ts';
-import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
-import { type State } from '../../internal/submission/states.ts';
 import {
+  CLAIM_MS,
   FIRST_DUE_MS,
+  FIRST_SIGHT_GRACE_MS,
   RECORD_SCHEMA,
   type SubmissionRecord,
 } from '../../internal/submission/submission.ts';
+import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
+import { type State } from '../../internal/submission/states.ts';
 import { DatabaseClock } from '../../internal/platform/stores/database-clock.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { retention, newTestClock, recordOf } from '../support/records.ts';

@@ -1,6 +1,6 @@
 /** Waits that hear of their end from a processor, without a look in between. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { Statuses } from '../../internal/ingest/statuses.ts';
+import { Statuses } from '../../internal/ingest/look-up-status.ts';
 import type { Owner } from '../../internal/fair/shares.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
 import { createRedis } from '../../internal/platform/stores/redis.ts';

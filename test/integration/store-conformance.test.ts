@@ -6,14 +6,16 @@ import { expect, test } from '@jest/globals';
 import * as fc from 'fast-check';
 import { Binary, type Db } from 'mongodb';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
-import { ACCOUNTS, TEST_ACCOUNTS } from '../../internal/account/account.ts';
+import { ACCOUNTS, TEST_ACCOUNTS, type MailOutcome } from '../../internal/account/account.ts';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
-import { LedgerStore } from '../../internal/mail/ledger-store.ts';
-import { refusalOf, type HandOver } from '../../internal/mail/relay-answers.ts';
+import { LedgerStore } from '../../internal/account/mail-ledger.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
-import type { CommitResult } from '../../internal/submission/commit-entry.ts';
-import { GroupCommit, groupCommitLimits } from '../../internal/submission/group-commit.ts';
+import {
+  type CommitResult,
+  GroupCommit,
+  groupCommitLimits,
+} from '../../internal/submission/group-commit.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { eventsOf, openStates, states, type State } from '../../internal/submission/states.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
@@ -127,10 +129,10 @@ const position = fc
   .map(({ id: n, ...rest }) => ({ _id: `req_${n}`, ...rest }));
 
 const byIngest: readonly State[] = ['recorded', 'malformed', 'withdrawn'];
-const handOvers: readonly HandOver[] = [
-  { result: 'accepted', answer: '250 2.0.0 Ok' },
+const outcomes: readonly MailOutcome[] = [
+  { result: 'accepted', phase: 'answered', code: 250 },
   { result: 'ambiguous', cause: 'ECONNECTION' },
-  { result: 'refused', ...refusalOf('rcpt', 450, '450 busy') },
+  { result: 'refused', phase: 'rcpt', code: 450 },
 ];
 /** Operations at the same time, which share one command, and one statement if they are of a kind. */
 const atOnce = <T>(one: fc.Arbitrary<T>) => fc.array(one, { minLength: 1, maxLength: 4 });
@@ -243,7 +245,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
       ({ accounts }) => accounts.create(accounts.draft(application, owner)),
     ];
   }),
-  fc.tuple(id, version, fc.constantFrom(...handOvers)).map(([n, claim, result]): Step => {
+  fc.tuple(id, version, fc.constantFrom(...outcomes)).map(([n, claim, outcome]): Step => {
     const handOver = async ({ accountQueries, ledger, time }: Opened): Promise<unknown> => {
       const account = await accountQueries.find('requestId', `req_${n}`);
       if (account === undefined) return undefined;
@@ -252,9 +254,9 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
         tokenHash: 'hash',
         expiresAt: new Date(time.ms),
       });
-      return ledger.endHandOver(account, intent, result);
+      return ledger.endHandOver(account, intent, outcome);
     };
-    return [`mail ${n}: ${result.result}`, handOver];
+    return [`mail ${n}: ${outcome.result}`, handOver];
   }),
   fc
     .tuple(id, fc.constantFrom('claim', 'hurry', 'erase', 'correct', 'mail again'))

@@ -7,7 +7,7 @@ import { LIST_PATH } from '../../internal/ingest/contract.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
 import { DAY_MS, later } from '../../internal/platform/process/clock.ts';
-import { readBacklog, readPartnerBacklog } from '../../internal/submission/backlog.ts';
+import { readBacklog, readPartnerBacklog } from '../../internal/submission/due-work.ts';
 import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { ROOT } from '../../tools/root.ts';
 import { cliOf } from '../support/cli.ts';

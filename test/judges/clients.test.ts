@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { afterAll, expect, test } from '@jest/globals';
-import { openApiDocument } from '../../internal/ingest/openapi.ts';
+import { openApiDocument } from '../../internal/ingest/contract.ts';
 import { endOf } from '../../tools/program.ts';
 import { clients, findGenerators } from '../support/clients.ts';
 import { HANG_MS } from '../support/wait.ts';

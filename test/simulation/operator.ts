@@ -1,10 +1,9 @@
 /** A simulated operator with the commands of internal/cli. */
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
-import type { OperatorAction } from '../../internal/trail/entry.ts';
+import type { OperatorAction } from '../../internal/trail/trail.ts';
 import { CommandError, EXIT, type Call, type Command } from '../../internal/cli/command.ts';
-import { erase } from '../../internal/cli/erase.ts';
-import { applicantOf } from '../../internal/cli/erase.ts';
+import { applicantOf, erase } from '../../internal/cli/erase.ts';
 import {
   bounce,
   close,

@@ -13,8 +13,7 @@ import { FIRST_DUE_MS, type SubmissionRecord } from '../../internal/submission/s
 import type { SentMail } from './relay.ts';
 import { judgeEnded } from './told.ts';
 import type { Sent, World } from './world.ts';
-import { CLAIM_TRUSTED_MS } from '../../internal/processor/attempt.ts';
-import { MAX_AMBIGUOUS } from '../../internal/processor/step.ts';
+import { CLAIM_TRUSTED_MS, MAX_AMBIGUOUS } from '../../internal/processor/step.ts';
 
 /** A broken promise. */
 export class Violation extends Error {

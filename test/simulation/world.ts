@@ -5,7 +5,7 @@
  */
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { ACCOUNTS, TEST_ACCOUNTS, type Account } from '../../internal/account/account.ts';
-import { LedgerStore } from '../../internal/mail/ledger-store.ts';
+import { LedgerStore } from '../../internal/account/mail-ledger.ts';
 import { PARTNER_HOLDS, PartnerHolds } from '../../internal/partner/flags.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
 import { later, type Clock } from '../../internal/platform/process/clock.ts';

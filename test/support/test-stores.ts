@@ -6,8 +6,11 @@ import { Redis } from 'ioredis';
 import { MongoClient, type Collection, type Db } from 'mongodb';
 import { accountIndexes, ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { ensureIndexes } from '../../internal/platform/stores/mongo-indexes.ts';
-import { submissionIndexes } from '../../internal/submission/indexes.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import {
+  submissionIndexes,
+  type SubmissionRecord,
+  SUBMISSIONS,
+} from '../../internal/submission/submission.ts';
 
 export interface TestStores {
   readonly mongodbUri: string;

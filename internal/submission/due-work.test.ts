@@ -1,7 +1,7 @@
 /** Reads the backlog while the database is away; a real store has tests of its own. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { MongoClient } from 'mongodb';
-import { readBacklog } from './backlog.ts';
+import { readBacklog } from './due-work.ts';
 
 const unhandled: unknown[] = [];
 const note = (error: unknown): void => void unhandled.push(error);

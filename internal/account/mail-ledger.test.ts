@@ -1,8 +1,7 @@
 /** The ledger of hand-overs: what may have arrived, second mails, and what is dropped first. */
 import { describe, expect, test } from '@jest/globals';
-import { refusalOf, type HandOver } from './relay-answers.ts';
-import type { MailHandOver, MailLedger } from '../account/mail-ledger.ts';
-import { ended, newSecondMails, secondMails, toForget } from './ledger.ts';
+import type { MailHandOver, MailLedger } from './account.ts';
+import { newSecondMails, secondMails, toForget } from './mail-ledger.ts';
 
 const at = (second: number): Date => new Date(1_000 * second);
 const intent = (claim: number, startedAt = 10 * claim) => ({
@@ -79,52 +78,6 @@ describe('second mails', () => {
     expect(counted(4, cut, handOver(3, 'accepted'), last)).toEqual([[4, 'resent']]);
     // The second process was only frozen; when it resumes, its mail is already counted.
     expect(counted(2, cut, handOver(2, 'accepted', 99), refused, last)).toEqual([]);
-  });
-});
-
-const LONG = 'planned words, and '.repeat(40);
-
-test.each<[HandOver, object]>([
-  [
-    { result: 'accepted', answer: '250 2.0.0 Ok: queued as 4ABC for <ann@example.com>' },
-    {
-      phase: 'answered',
-      code: 250,
-      enhancedCode: '2.0.0',
-      answer: '250 2.0.0 Ok: queued as 4ABC for …',
-    },
-  ],
-  [
-    { result: 'refused', ...refusalOf('rcpt', 550, `550-5.1.1 <Ann.Lee@example.com>\n${LONG}`) },
-    {
-      phase: 'rcpt',
-      code: 550,
-      enhancedCode: '5.1.1',
-      answer: `550-5.1.1 …\n${LONG}`.slice(0, 300),
-    },
-  ],
-  ...['ann.lee+home: unknown', 'no ANN.LEE here', 'ann.lee%40example.com', '(ann.lee)'].map(
-    (words): [HandOver, object] => [
-      { result: 'refused', ...refusalOf('rcpt', 550, `550 ${words}`) },
-      {
-        phase: 'rcpt',
-        code: 550,
-        answer: `550 ${words.replace(/ann\.lee(\+home)?/i, '…')}`,
-      },
-    ],
-  ),
-  [
-    { result: 'unreachable', connected: false, cause: 'ESOCKET CONN' },
-    { phase: 'connect', cause: 'ESOCKET CONN' },
-  ],
-  [{ result: 'aborted', cause: 'claim lost' }, { cause: 'claim lost' }],
-])('%j is entered as %j', (handedOver, details) => {
-  const email = 'ann.lee+home@example.com';
-  expect(ended(intent(1), handedOver, { endedAt: at(11), email })).toEqual({
-    ...intent(1),
-    endedAt: at(11),
-    result: handedOver.result,
-    ...details,
   });
 });
 

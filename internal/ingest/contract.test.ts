@@ -14,10 +14,11 @@ import {
   BASE_PATH,
   INGEST_PATH,
   LIST_PATH,
-  STATUS_PATH,
   listQuery,
   listQueryFault,
+  openApiDocument,
   requestId,
+  STATUS_PATH,
   statusMessages,
 } from './contract.ts';
 import { ACCEPTED_MESSAGE, errors, listQueryInvalid, tooManyRequests } from './errors.ts';
@@ -29,7 +30,6 @@ import {
   MAX_WAIT_SECONDS,
   RETRY_AFTER_SECONDS,
 } from './bounds.ts';
-import { openApiDocument } from './openapi.ts';
 
 interface Response {
   readonly description: string;

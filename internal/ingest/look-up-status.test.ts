@@ -1,6 +1,6 @@
 /** However many reads a partner has waiting, another's waits for a few of them. */
 import { expect, test } from '@jest/globals';
-import { FairReads } from './fair-reads.ts';
+import { FairReads } from './look-up-status.ts';
 
 test('waiting reads are served partner by partner', async () => {
   const served: string[] = [];

@@ -1,7 +1,6 @@
 /** Shares the room for keys among partners. */
 import { expect, test } from '@jest/globals';
-import type { StoredKey } from './key-document.ts';
-import { KEYS_MAX, shareRoom } from './key-room.ts';
+import { KEYS_MAX, shareRoom, type StoredKey } from './key-document.ts';
 
 const keysOf = (partnerId: string, count: number, cidrs: readonly string[] = []): StoredKey[] =>
   Array.from({ length: count }, (_none, index) => ({

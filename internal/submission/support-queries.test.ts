@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { namePattern } from './name-pattern.ts';
+import { namePattern } from './support-queries.ts';
 
 /** MongoDB's `i` option is JavaScript's `iu`. */
 const finds = (asked: string, stored: string, whole = false): boolean =>
