@@ -7,7 +7,7 @@ import { defined } from '../../internal/platform/process/defined.ts';
 import type { NameFrom, TrailEntry } from '../../internal/trail/entry.ts';
 import { Trail } from '../../internal/trail/trail.ts';
 import { runCommand } from '../../internal/cli/command-line.ts';
-import { UsageError, type Desk, type ExitCode } from '../../internal/cli/command.ts';
+import { EXIT, UsageError, type Desk, type ExitCode } from '../../internal/cli/command.ts';
 import { storesOf } from '../../internal/orders/order.ts';
 import { DAY_MS } from '../../internal/platform/process/clock.ts';
 import {
@@ -44,10 +44,14 @@ export async function runCli(
   const store = await openStore(env, clock);
   const stop = new AbortController();
   const onSignal = (): void => stop.abort();
-  // A reader such as `head` may close the pipe early.
-  stdout.on('error', (error: NodeJS.ErrnoException) =>
-    process.exit(error.code === 'EPIPE' ? 0 : 1),
-  );
+  stdout.on('error', ({ code }: NodeJS.ErrnoException) => {
+    // A reader such as `head` may close the pipe early.
+    if (code === 'EPIPE') process.exit(EXIT.ok);
+    note(`partner-ingest: the output cannot be written (${code})`);
+    process.exit(EXIT.found);
+  });
+  // An order goes on although nobody reads its notes.
+  stderr.on('error', () => {});
   try {
     return await runCommand(words, {
       stdout,

@@ -120,6 +120,15 @@ test.each([
   expect(ran.notes).toContain('--as is missing');
 });
 
+test.each([
+  ['close', '--state', 'dead_lettered'],
+  ['aside', 'req_x'],
+])('%s %s is refused without a reason', async (...words) => {
+  const ran = await run(...words, '--yes');
+  expect(ran).toMatchObject({ code: 2, answer: '' });
+  expect(ran.notes).toContain('--why is missing');
+});
+
 test('options are parsed into values, and a group of commands lists its commands', async () => {
   const words = ['--email', ' Jane@Example.com ', '--ein', '12-3456789', '--limit', '7'];
   expect((await run('find', ...words)).values).toEqual({
