@@ -3,14 +3,11 @@ import { closeSync, constants, openSync, writeSync } from 'node:fs';
 import { hostname, userInfo } from 'node:os';
 import type { Writable } from 'node:stream';
 import type { Db, MongoClient } from 'mongodb';
-import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { defined } from '../../internal/platform/process/defined.ts';
-import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { type NameFrom, Trail, type TrailEntry } from '../../internal/trail/trail.ts';
 import { runCommand } from '../../internal/cli/command-line.ts';
-import { UsageError, type Desk, type ExitCode, type Output } from '../../internal/cli/command.ts';
-import { PartnerHolds } from '../../internal/partner/flags.ts';
-import { KeyStore } from '../../internal/partner/key-store.ts';
+import { EXIT, UsageError, type Desk, type ExitCode } from '../../internal/cli/command.ts';
+import { storesOf } from '../../internal/orders/order.ts';
 import { DAY_MS } from '../../internal/platform/process/clock.ts';
 import {
   ConfigError,
@@ -23,8 +20,6 @@ import { DatabaseClock } from '../../internal/platform/stores/database-clock.ts'
 import { withDeadline } from '../../internal/platform/process/deadline.ts';
 import { printable, printableJson } from '../../internal/platform/process/terminal.ts';
 import { connectMongo, createMongo, mongoReason } from '../../internal/platform/stores/mongo.ts';
-import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
-import { SupportQueries } from '../../internal/submission/support-queries.ts';
 
 const CONNECT_WITHIN_MS = 10_000;
 const CLOSE_DEADLINE_MS = 2_000;
@@ -42,19 +37,24 @@ export async function runCli(
   words: readonly string[],
   terminal: Terminal = process,
 ): Promise<ExitCode> {
-  const { env, stdout } = terminal;
-  const out = outputTo(terminal);
+  const { env, stdout, stderr } = terminal;
+  const note = (text: string): void => void stderr.write(`${text}\n`);
   const clock = new DatabaseClock();
   const store = await openStore(env, clock);
   const stop = new AbortController();
   const onSignal = (): void => stop.abort();
-  // A reader such as `head` may close the pipe early.
-  stdout.on('error', (error: NodeJS.ErrnoException) =>
-    process.exit(error.code === 'EPIPE' ? 0 : 1),
-  );
+  stdout.on('error', ({ code }: NodeJS.ErrnoException) => {
+    // A reader such as `head` may close the pipe early.
+    if (code === 'EPIPE') process.exit(EXIT.ok);
+    note(`partner-ingest: the output cannot be written (${code})`);
+    process.exit(EXIT.found);
+  });
+  // An order goes on although nobody reads its notes.
+  stderr.on('error', () => {});
   try {
     return await runCommand(words, {
-      out,
+      stdout,
+      note,
       clock,
       keysNamespace: readTerminalEnvironment(env).keysNamespace,
       openDesk: (values) => {
@@ -62,7 +62,7 @@ export async function runCli(
         return deskOf(store, clock, {
           ...operator(values.as, env),
           ...defined({ why: values.why }),
-          copy: (entry) => copyOut(entry, out, terminal),
+          copy: (entry) => copyOut(entry, note, terminal),
         });
       },
       catchStop: () => {
@@ -113,12 +113,7 @@ function deskOf(
   const retention = retentionOf(config);
   const { completed, undeliverable, closed } = retention;
   return {
-    submissions: new SupportQueries(db),
-    accounts: new AccountQueries(db),
-    keys: new KeyStore({ db, clock }),
-    holds: new PartnerHolds({ db, clock }),
-    moves: new OperatorMoves({ db, retention, clock }),
-    corrections: new AccountCorrections({ db, clock }),
+    ...storesOf({ db, retention, clock }),
     trail: new Trail({ db, clock, ...trail }),
     accountRequestsKeptMs: Math.min(completed, undeliverable, closed) * DAY_MS,
   };
@@ -143,12 +138,12 @@ function operator(
  * In a pod, entries also go to the log of its first process, which database operators cannot change
  * and `kubectl exec` does not show.
  */
-function copyOut(entry: TrailEntry, out: Output, { env, stderr }: Terminal): void {
+function copyOut(entry: TrailEntry, note: (text: string) => void, { env, stderr }: Terminal): void {
   const line = printableJson({ operator_audit: entry });
   const { inPod } = readTerminalEnvironment(env);
-  if (!inPod && stderr.isTTY !== true) return out.note(line);
+  if (!inPod && stderr.isTTY !== true) return note(line);
   // The command itself reports how it ended.
-  if (entry.ends === undefined) out.note(notedInWords(entry));
+  if (entry.ends === undefined) note(notedInWords(entry));
   if (!inPod) return;
   try {
     // The write is non-blocking, because a log without a reader must not stop the command.
@@ -159,21 +154,8 @@ function copyOut(entry: TrailEntry, out: Output, { env, stderr }: Terminal): voi
       closeSync(log);
     }
   } catch {
-    out.note(`partner-ingest: the pod's log cannot be written, keep this line: ${line}`);
+    note(`partner-ingest: the pod's log cannot be written, keep this line: ${line}`);
   }
-}
-
-function outputTo({ stdout, stderr }: Terminal): Output {
-  return {
-    line: (text = '') => void stdout.write(`${text}\n`),
-    json: (value) => void stdout.write(`${printableJson(value, 2)}\n`),
-    jsonLine: (value) => void stdout.write(`${printableJson(value)}\n`),
-    note: (text) => void stderr.write(`${text}\n`),
-    drained: () =>
-      stdout.writableNeedDrain
-        ? new Promise((resolve) => stdout.once('drain', () => resolve()))
-        : Promise.resolve(),
-  };
 }
 
 /** For the person who gave the command. */

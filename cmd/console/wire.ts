@@ -1,18 +1,14 @@
 /** Constructs the console's parts. */
 import { randomBytes } from 'node:crypto';
 import { MongoError } from 'mongodb';
-import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { KeptFindings } from '../../internal/partner/kept-findings.ts';
-import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { Trail } from '../../internal/trail/trail.ts';
 import { Activity, LIMITED_MS } from '../../internal/console/activity.ts';
 import { readPods } from '../../internal/console/readings.ts';
 import type { ConsoleDesk } from '../../internal/console/routes.ts';
 import { startConsole } from '../../internal/console/server.ts';
 import { SESSION_SECONDS, type ConsolePerson } from '../../internal/console/sign-in.ts';
-import type { Office } from '../../internal/orders/order.ts';
-import { PartnerHolds } from '../../internal/partner/flags.ts';
-import { KeyStore } from '../../internal/partner/key-store.ts';
+import { storesOf, type Office } from '../../internal/orders/order.ts';
 import { later, type Clock } from '../../internal/platform/process/clock.ts';
 import { DeadlineError } from '../../internal/platform/process/deadline.ts';
 import { defined } from '../../internal/platform/process/defined.ts';
@@ -22,8 +18,6 @@ import { tookTooLong } from '../../internal/platform/stores/mongo-read.ts';
 import { openProcess, type ProcessTools } from '../../internal/platform/process/open-process.ts';
 import { retentionOf } from '../../internal/settings/retention.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
-import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
-import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { createConsoleMetrics } from '../../internal/telemetry/metrics.ts';
 import { partnersView } from '../../internal/view/partners.ts';
 import { tallyOf } from '../../internal/view/search.ts';
@@ -62,17 +56,10 @@ export async function startConsoleProcess(config: ConfigOf<'console'>, tools: Pr
       copy: (entry) => log.info({ operator_audit: entry }, 'noted in operator_audit'),
     });
   const trail = trailOf({ name: '', nameFrom: 'console' });
-  const reads = {
-    submissions: new SupportQueries(db),
-    accounts: new AccountQueries(db),
-    keys: new KeyStore({ db, clock }),
-    holds: new PartnerHolds({ db, clock }),
-    trail,
-  };
-  const moves = new OperatorMoves({ db, retention: retentionOf(config), clock });
-  const corrections = new AccountCorrections({ db, clock });
+  const stores = storesOf({ db, retention: retentionOf(config), clock });
+  const reads = { ...stores, trail };
   const officeOf = (person: ConsolePerson, why?: string): Office => ({
-    desk: { ...reads, moves, corrections, trail: trailOf(person, why) },
+    desk: { ...stores, trail: trailOf(person, why) },
     clock,
   });
   const ended = new Set<string>();

@@ -118,12 +118,12 @@ function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics, warnin
 const STATUS_CONNECTIONS = 6;
 const ENDS_TIMEOUT_MS = 1_000;
 
-export type IngestParts = Opened<IngestMetrics> & {
+type IngestParts = Opened<IngestMetrics> & {
   readonly partnerLabels: PartnerLabels;
   readonly drain: AbortSignal;
 };
 
-export function openStores(config: ConfigOf<'ingest'>, parts: IngestParts) {
+function openStores(config: ConfigOf<'ingest'>, parts: IngestParts) {
   const commitClient = { retryWrites: false, maxPoolSize: groupCommitLimits.maxInFlight + 1 };
   const commitDb = openDatabase(
     'group commit',

@@ -1,13 +1,14 @@
 /** What is read from a command line: its values, or one line of error and an exit code. */
+import { PassThrough } from 'node:stream';
 import { expect, test } from '@jest/globals';
 import { systemClock } from '../platform/process/clock.ts';
 import { MongoServerError } from 'mongodb';
 import { DeadlineError } from '../platform/process/deadline.ts';
 import { NotDurableError } from '../platform/stores/mongo.ts';
-import { CommandError, EXIT, UsageError, type Desk, type Output } from './command.ts';
+import { CommandError, EXIT, UsageError, type Desk } from './command.ts';
 import { help, runCommand } from './command-line.ts';
-import { FIND_DEFAULT } from './bounds.ts';
 import type { Values } from './options.ts';
+import { FIND_DEFAULT } from './queries.ts';
 import { OPEN_COUNTED } from '../view/partners.ts';
 import { utc } from '../view/times.ts';
 
@@ -26,28 +27,23 @@ const runWith = (fault: Error, ...words: readonly string[]) =>
   );
 
 async function runOn(open: () => Desk, ...words: readonly string[]) {
-  const said = { answer: '', notes: '' };
+  let notes = '';
   let values: Values | undefined;
-  const out: Output = {
-    line: (text = '') => void (said.answer += `${text}\n`),
-    json: (value) => void (said.answer += JSON.stringify(value)),
-    jsonLine: (value) => void (said.answer += JSON.stringify(value)),
-    note: (text) => void (said.notes += `${text}\n`),
-    drained: () => Promise.resolve(),
-  };
+  const stdout = new PassThrough({ encoding: 'utf8' });
   const openDesk = (given: Values): Desk => {
     values = given;
     return open();
   };
   const code = await runCommand(words, {
-    out,
+    stdout,
+    note: (text) => void (notes += `${text}\n`),
     keysNamespace: 'keys',
     clock: { now: () => now, monotonicMs: () => systemClock.monotonicMs() },
     openDesk,
     catchStop: () => new AbortController().signal,
     storeFault: () => 'the store',
   });
-  return { code, values, ...said };
+  return { code, values, answer: String(stdout.read() ?? ''), notes };
 }
 
 const find = ['find', '--state', 'completed'] as const;
@@ -122,6 +118,15 @@ test.each([
   const ran = await runOn(() => desk, ...words, '--yes');
   expect(ran).toMatchObject({ code: 2, answer: '' });
   expect(ran.notes).toContain('--as is missing');
+});
+
+test.each([
+  ['close', '--state', 'dead_lettered'],
+  ['aside', 'req_x'],
+])('%s %s is refused without a reason', async (...words) => {
+  const ran = await run(...words, '--yes');
+  expect(ran).toMatchObject({ code: 2, answer: '' });
+  expect(ran.notes).toContain('--why is missing');
 });
 
 test('options are parsed into values, and a group of commands lists its commands', async () => {

@@ -1,5 +1,7 @@
-/** Runs one command line with commander; every error is one line. */
+/** Runs one command line with commander and prints what the command tells; an error is one line. */
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import type { Writable } from 'node:stream';
 import { styleText } from 'node:util';
 import {
   Argument,
@@ -16,8 +18,7 @@ import { isContactFailure } from '../platform/stores/contact-failure.ts';
 import { DeadlineError } from '../platform/process/deadline.ts';
 import { NotDurableError } from '../platform/stores/mongo.ts';
 import { tookTooLong } from '../platform/stores/mongo-read.ts';
-import { printable } from '../platform/process/terminal.ts';
-import { audit } from './audit.ts';
+import { printable, printableJson } from '../platform/process/terminal.ts';
 import {
   CommandError,
   EXIT,
@@ -26,14 +27,33 @@ import {
   type Command,
   type Desk,
   type ExitCode,
-  type Output,
+  type Lines,
+  type Report,
 } from './command.ts';
 import { erase } from './erase.ts';
-import { exportRequests, find, keysList, partnerHolds, partnerList } from './lists.ts';
-import { aside, bounce, close, correctEmail, release, reopen, resend, retry } from './moves.ts';
 import { optionsAt, type OptionName, type Values } from './options.ts';
-import { keysNew, keysRevoke, partnerFlags } from './partner.ts';
-import { show } from './show.ts';
+import {
+  aside,
+  bounce,
+  close,
+  correctEmail,
+  keysNew,
+  keysRevoke,
+  partnerFlags,
+  release,
+  reopen,
+  resend,
+  retry,
+} from './orders.ts';
+import {
+  audit,
+  exportRequests,
+  find,
+  keysList,
+  partnerHolds,
+  partnerList,
+  show,
+} from './queries.ts';
 
 const PROGRAM = 'partner-ingest';
 
@@ -136,7 +156,9 @@ function checkTogether(name: string, { idempotencyKey, partner, since, until }: 
     throw new UsageError(`${name}: --since must be before --until`);
 }
 
-interface Surroundings extends Pick<Call, 'out' | 'clock' | 'keysNamespace'> {
+interface Surroundings extends Pick<Call, 'clock' | 'keysNamespace'> {
+  readonly stdout: Writable;
+  readonly note: Call['note'];
   readonly openDesk: (values: Values) => Desk;
   /** Without this call, a signal ends the process. */
   readonly catchStop: () => AbortSignal;
@@ -148,17 +170,17 @@ export async function runCommand(
   words: readonly string[],
   surroundings: Surroundings,
 ): Promise<ExitCode> {
-  const { out, clock, openDesk, catchStop } = surroundings;
+  const { stdout, note, clock, openDesk, catchStop } = surroundings;
   let code: ExitCode = EXIT.usage;
   const output = {
-    writeOut: (text: string) => out.line(text.trimEnd()),
-    writeErr: (text: string) => out.note(text.trimEnd()),
-    outputError: (text: string) => complain(text.replace(/^error: /, ''), out),
+    writeOut: (text: string) => write(text.trimEnd(), stdout),
+    writeErr: (text: string) => note(text.trimEnd()),
+    outputError: (text: string) => complain(text.replace(/^error: /, ''), surroundings),
   };
   const program = programOf(clock.now(), output, async (command, given) => {
     let desk: Desk | undefined;
     let stop: AbortSignal | undefined;
-    code = await command.run({
+    const told = await command.run({
       ...surroundings,
       ...given,
       get stop() {
@@ -168,6 +190,7 @@ export async function runCommand(
         return (desk ??= openDesk(given.values));
       },
     });
+    code = await print(told, given.values, surroundings);
   });
   try {
     await program.parseAsync(words, { from: 'user' });
@@ -177,16 +200,38 @@ export async function runCommand(
   }
 }
 
-function complain(text: string, out: Output): void {
-  out.note(printable(`${PROGRAM}: ${text.trim().replaceAll('\n', ' ')}`));
+type Printer = Pick<Surroundings, 'stdout' | 'note'>;
+
+const write = (text: string, stdout: Writable): boolean => stdout.write(`${text}\n`);
+
+async function print(
+  told: Report | Lines,
+  { json: isJson }: Values,
+  { stdout, note }: Printer,
+): Promise<ExitCode> {
+  if ('lines' in told) {
+    for await (const line of told.lines)
+      if (!write(printableJson(line), stdout)) await once(stdout, 'drain');
+    return EXIT.ok;
+  }
+  const { json, text, notes = [], code = EXIT.ok } = told;
+  const shown = isJson ? printableJson(json, 2) : text;
+  if (shown !== '') write(shown, stdout);
+  for (const one of notes) note(one);
+  if (told.fault !== undefined) throw told.fault;
+  return code;
+}
+
+function complain(text: string, { note }: Printer): void {
+  note(printable(`${PROGRAM}: ${text.trim().replaceAll('\n', ' ')}`));
 }
 
 /** Omits a driver's message, which can quote documents and addresses. */
-function explain(error: unknown, { out, storeFault }: Surroundings): ExitCode {
+function explain(error: unknown, surroundings: Surroundings): ExitCode {
   // Commander has printed it.
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
   const say = (text: string, code: ExitCode): ExitCode => {
-    complain(text, out);
+    complain(text, surroundings);
     return code;
   };
   if (error instanceof CommandError) return say(error.message, error.code);
@@ -207,5 +252,5 @@ function explain(error: unknown, { out, storeFault }: Surroundings): ExitCode {
       EXIT.storeAway,
     );
   }
-  return say(storeFault(error), EXIT.storeAway);
+  return say(surroundings.storeFault(error), EXIT.storeAway);
 }

@@ -1,7 +1,6 @@
-/** The interface of an operator's command. */
+/** An operator's command: what it is called with, and what it tells. */
 import type { OrderDesk } from '../orders/order.ts';
 import type { Clock } from '../platform/process/clock.ts';
-import type { FoundSubmission, Missing } from '../view/look-up.ts';
 import type { Reads } from '../view/reads.ts';
 import type { OptionName, Positional, Values } from './options.ts';
 
@@ -35,29 +34,31 @@ export class UsageError extends CommandError {
   }
 }
 
-/** Throws `CommandError` for what is missing. */
-export function foundOr(found: FoundSubmission | Missing): FoundSubmission {
-  if ('missing' in found) throw new CommandError(found.missing);
-  return found;
-}
-
 export type Desk = OrderDesk & Pick<Reads, 'accountRequestsKeptMs'>;
 
-export interface Output {
-  line(text?: string): void;
-  json(value: unknown): void;
-  jsonLine(value: unknown): void;
-  /** For people only, on standard error. */
-  note(text: string): void;
-  /** Resolves once the output is written, so that an export waits for its reader. */
-  drained(): Promise<void>;
+/** What a command tells: one model, as text for people or as JSON for programs. */
+export interface Report {
+  readonly json: unknown;
+  /** Safe for a terminal; empty where the notes say all. */
+  readonly text: string;
+  /** For people, on standard error after the text. */
+  readonly notes?: readonly string[];
+  readonly code?: ExitCode;
+  /** It ended the command before all was done. */
+  readonly fault?: unknown;
+}
+
+/** A line of JSON for each, told as its reader takes them. */
+export interface Lines {
+  readonly lines: AsyncIterable<object>;
 }
 
 export interface Call {
   readonly positionals: readonly string[];
   readonly values: Values;
-  readonly out: Output;
   readonly clock: Clock;
+  /** Tells people something at once, on standard error. */
+  readonly note: (text: string) => void;
   /** Reading this catches Ctrl-C, so only commands that can stop between two pages do it. */
   readonly stop: AbortSignal;
   readonly keysNamespace: string;
@@ -70,5 +71,5 @@ export interface Command {
   readonly name: string;
   readonly positionals: readonly Positional[];
   readonly options: readonly OptionName[];
-  readonly run: (call: Call) => Promise<ExitCode>;
+  readonly run: (call: Call) => Promise<Report | Lines>;
 }

@@ -5,16 +5,19 @@ import { normalizeEin, normalizeEmail } from '../application/fields.ts';
 import { mentions, type Person } from '../application/find-person.ts';
 import { claimedIn } from '../application/parse-application.ts';
 import type { OrderPlan, Outcome, Tally } from '../orders/order.ts';
-import { requestTarget } from '../orders/requests.ts';
+import { requestTarget } from '../orders/moves.ts';
 import { defined } from '../platform/process/defined.ts';
 import { isOpen } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { PersonalRecord } from '../submission/support-queries.ts';
 import { claimEnd } from '../view/plans.ts';
 import { type Call, CommandError, type Desk, UsageError } from './command.ts';
-import { ALIKE_LISTED, ERASE_TRIES } from './bounds.ts';
 import { maybeRequestId } from './options.ts';
-import { guarded, type Many, runAll } from './order.ts';
+import { guarded, type Many, runAll } from './orders.ts';
+
+const ALIKE_LISTED = 20;
+/** Others may move the request at the same time. */
+const ERASE_TRIES = 5;
 
 export const erase = guarded({
   name: 'erase',
@@ -44,7 +47,7 @@ export const erase = guarded({
       act: async ([found]) => ((await eraseFound(found!, call)) ? 1 : 0),
       total: await desk.submissions.about(),
       row: (found, plan, outcome) => rowOf(found, plan, outcome, work),
-      report: (tally, rows) => reportOf(tally, rows, work),
+      summary: (tally, rows) => summaryOf(tally, rows, work),
     };
     return runAll(order, call);
   },
@@ -201,10 +204,11 @@ function rowOf(found: Found, plan: OrderPlan, outcome: Outcome, work: Erasure) {
     unsure: 'changed',
     left: whyNot,
   }[outcome];
-  return { json: { what, id, state, result }, cells: [what, id, state, result] };
+  const row = { what, id, state, result };
+  return { json: row, cells: Object.values(row) };
 }
 
-async function reportOf(
+async function summaryOf(
   { looked, done, isStopped }: Tally<Found>,
   rows: readonly { readonly json: object }[],
   work: Erasure,

@@ -4,7 +4,14 @@ import { givenFields } from '../orders/order.ts';
 import { KEY_ID_LENGTH } from '../partner/api-key.ts';
 import { isPartnerId } from '../partner/key-secret.ts';
 import { fields, text, TEXT_MAX, when } from '../view/search-fields.ts';
-import { PAGE_MAX, RATE_DEFAULT, RATE_MAX, WHO_MAX } from './bounds.ts';
+
+/** For more, `export` is the right command. */
+const PAGE_MAX = 1_000;
+/** A higher rate only waits for the relay. */
+export const RATE_DEFAULT = 1_000;
+/** No store is faster. */
+const RATE_MAX = 1_000_000;
+const WHO_MAX = 100;
 
 const count = (max: number) => {
   const rule = `It must be a whole number from 1 to ${max}.`;

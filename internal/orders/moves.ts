@@ -1,52 +1,77 @@
-/** The orders about one request or its account; those that can be about many, too. */
-import { maskEmail, normalizeEmail } from '../application/fields.ts';
+/** The orders about requests and their accounts; those that can be about many, too. */
+import { normalizeEmail } from '../application/fields.ts';
 import { mailReason } from '../application/reasons.ts';
 import { accountOfMessageId } from '../mail/message.ts';
 import { reasonOf } from '../mail/relay-answers.ts';
 import { DAY_MS, later } from '../platform/process/clock.ts';
-import { defined } from '../platform/process/defined.ts';
-import { findingName, type Suspect } from '../self-audit/rules.ts';
+import { pause } from '../platform/process/deadline.ts';
+import { findingName } from '../self-audit/rules.ts';
 import { suspectsAt } from '../self-audit/walk.ts';
 import { isOpen } from '../submission/states.ts';
 import { isBounced } from '../submission/submission.ts';
-import { linkUsed, type Plan } from '../view/plans.ts';
-import { utc } from '../view/times.ts';
+import type { Search } from '../submission/support-queries.ts';
+import { lookUp } from '../view/look-up.ts';
 import {
-  OrderRefused,
-  type Given,
-  type Office,
-  type OneOrder,
-  type OrderDesk,
-  type Words,
-} from './order.ts';
-import {
-  isUnchanged,
-  move,
-  planned,
-  requestSeen,
-  requestTarget,
-  requestWords,
-  those,
-  whenDue,
+  asideWords,
+  bounceWords,
+  closeWords,
+  correctionWords,
+  dueWords,
+  releaseWords,
+  type Correction,
+  type CorrectionLeft,
+  type Findings,
   type RequestTarget,
-} from './requests.ts';
+} from '../view/order-words.ts';
+import { linkUsed, planOf, stateAfter, type Order, type Plan } from '../view/plans.ts';
+import { utc } from '../view/times.ts';
+import { OrderRefused, type Given, type Office, type OneOrder, type OrderDesk } from './order.ts';
 
 /** An order of many is given again within this time. */
 const RESENT_MS = DAY_MS;
 
-/** What all of them have in common. */
-const ofRequest = { select: requestTarget, seen: requestSeen } as const;
+export async function requestTarget(
+  { id = '' }: Given,
+  { desk, clock }: Office,
+): Promise<RequestTarget> {
+  const record = await lookUp(id, desk, clock.now());
+  if ('missing' in record) throw new OrderRefused(record.missing);
+  const [account, onHold] = await Promise.all([
+    desk.accounts.find('requestId', record._id),
+    record.partnerId !== undefined && desk.holds.isSet(record.partnerId),
+  ]);
+  return { record, account, onHold };
+}
+
+/** Without personal data. */
+function requestSeen({ record, account, onHold }: RequestTarget): readonly unknown[] {
+  const { state, version, pastRetention } = record;
+  const { _id, mailVersion, linkVersion, notifiedAt, releasedAt, closedAt } = account ?? {};
+  const used = account?.activation?.usedAt;
+  const link = [_id, mailVersion, linkVersion, notifiedAt, releasedAt, closedAt, used];
+  return [record._id, state, version, pastRetention, onHold, ...link, account?.mail?.begun];
+}
+
+const planned =
+  (order: Order) =>
+  ({ record, account }: RequestTarget, _given: Given, { clock }: Office): Plan =>
+    planOf(order, record, account, clock.now());
+
+const ofRequest = (order: Order) => ({
+  select: requestTarget,
+  seen: requestSeen,
+  plan: planned(order),
+});
 
 export const retry: OneOrder<RequestTarget> = {
-  ...ofRequest,
+  ...ofRequest('retry'),
   name: 'retry',
-  plan: planned('retry'),
   act: async (target, given, office) => (await retryAll([target], given, office)) === 1,
-  words: (target, _given, { to }) => moved(target, to, whenDue(target)),
+  words: (target, shown) => dueWords(target, shown),
 };
 
 export const resend: OneOrder<RequestTarget> = {
-  ...ofRequest,
+  ...ofRequest('resend'),
   name: 'resend',
   plan: (target, given, office) =>
     resentBefore(target, given, office) ?? planned('resend')(target, given, office),
@@ -55,8 +80,7 @@ export const resend: OneOrder<RequestTarget> = {
     const event = target.record.state === 'completed' ? 'resend' : 'retry';
     return (await move([target], event, `${resendOf(given)} by ${desk.trail.by}`, desk)) === 1;
   },
-  words: (target, _given, { to }) =>
-    moved(target, to, whenDue(target), 'the same link is mailed again'),
+  words: (target, shown) => dueWords(target, shown, 'the same link is mailed again'),
 };
 
 /** How the history names an order; one of many that was cut off is given again with its reason. */
@@ -84,28 +108,22 @@ function resentBefore(
 }
 
 export const close: OneOrder<RequestTarget> = {
-  ...ofRequest,
+  ...ofRequest('close'),
   name: 'close',
   final: true,
-  plan: planned('close'),
   act: async (target, given, office) => (await closeAll([target], given, office)) === 1,
-  words: (target, _given, { to }) => {
-    const words = moved(target, to, { json: { dry_run: false } });
-    return { ...words, would: words.done };
-  },
+  words: closeWords,
 };
 
 export const reopen: OneOrder<RequestTarget> = {
-  ...ofRequest,
+  ...ofRequest('reopen'),
   name: 'reopen',
-  plan: planned('reopen'),
   act: async (target, _given, { desk }) => {
     if (target.account !== undefined && !(await wish(target, desk, 'reopen'))) return false;
-    return (
-      (await move([target], 'reopen', `operator reopened it, by ${desk.trail.by}`, desk)) === 1
-    );
+    const reason = `operator reopened it, by ${desk.trail.by}`;
+    return (await move([target], 'reopen', reason, desk)) === 1;
   },
-  words: (target, _given, { to }) => moved(target, to, whenDue(target), 'it is worked on again'),
+  words: (target, shown) => dueWords(target, shown, 'it is worked on again'),
 };
 
 interface Bounced extends RequestTarget {
@@ -114,8 +132,8 @@ interface Bounced extends RequestTarget {
 }
 
 export const bounce: OneOrder<Bounced> = {
+  ...ofRequest('bounce'),
   name: 'bounce',
-  seen: requestSeen,
   select: async (given, office) => {
     const { messageId, email } = given;
     const mail = messageId === undefined ? undefined : accountOfMessageId(messageId);
@@ -150,23 +168,8 @@ export const bounce: OneOrder<Bounced> = {
     const seen = { seen: record, accountId: record.accountId, reasons };
     return desk.moves.move('report_bounce', seen, reason);
   },
-  words: (target, _given, { to }) => ({
-    ...moved(target, to, { text: '"show" says what to do next' }),
-    unchanged: { whyNot: 'changed meanwhile: report it again later', later: true },
-  }),
+  words: bounceWords,
 };
-
-function moved(
-  target: RequestTarget,
-  to: string | undefined,
-  next: { readonly text?: string; readonly json?: object },
-  would?: string,
-): Words {
-  const { _id, state: from } = target.record;
-  const done = [`${_id}  ${from} → ${to}`, would, next.text].filter((one) => one !== undefined);
-  const json = { from, to, ...next.json };
-  return requestWords(target, { ...defined({ would }), done: done.join('; '), json });
-}
 
 export async function retryAll(
   targets: readonly RequestTarget[],
@@ -215,17 +218,9 @@ export async function closeAll(
   return closed.size;
 }
 
-/** What a correction that was cut off has left to do. */
-type CorrectionLeft = 'everything' | 'record_and_mail' | 'record' | 'nothing';
-
-interface Correction extends RequestTarget {
-  readonly email: string;
-  readonly left: CorrectionLeft;
-}
-
 export const correctEmail: OneOrder<Correction> = {
+  ...ofRequest('correctEmail'),
   name: 'account correct-email',
-  seen: requestSeen,
   select: async (given, office) => {
     const { address: email = '' } = given;
     const target = await requestTarget(given, office);
@@ -245,32 +240,7 @@ export const correctEmail: OneOrder<Correction> = {
       : plan;
   },
   act: (target, _given, { desk }) => correct(target, desk),
-  words: (target, _given, { reveal }) => {
-    const { account, email, left } = target;
-    // Only the operator can see a typing error.
-    const shown = email === '' ? 'the address given' : reveal ? email : maskEmail(email);
-    const change = left === 'everything' ? `${maskEmail(account?.email ?? '')} → ${shown}` : shown;
-    const would = {
-      everything: `its address becomes ${change} and a new link is mailed`,
-      record_and_mail: `a correction to ${shown} was cut off: it is finished and a new link is mailed`,
-      record: `a correction to ${shown} was cut off after its e-mail: its request is brought in step`,
-      nothing: '',
-    }[left];
-    const next = whenDue(target);
-    const mailed =
-      left === 'record'
-        ? 'finished: nothing is mailed, the e-mail has gone out before'
-        : `the old link is void, a new one is mailed; ${next.text}`;
-    return requestWords(target, {
-      would,
-      done: `${account?._id}  ${change}; ${mailed}`,
-      json: {
-        account_id: account?._id,
-        result: 'corrected',
-        ...(left === 'record' ? {} : next.json),
-      },
-    });
-  },
+  words: correctionWords,
 };
 
 /** A repeat completes a correction that was cut off after the account was written. */
@@ -309,65 +279,111 @@ async function correct(target: Correction, desk: OrderDesk): Promise<boolean> {
 }
 
 export const release: OneOrder<RequestTarget> = {
-  ...ofRequest,
+  ...ofRequest('release'),
   name: 'account release',
   final: true,
-  plan: planned('release'),
   act: async (target, _given, { desk }) =>
     (await isUnchanged(target, desk)) && desk.corrections.release(target.account!),
-  words: (target) => {
-    const id = target.account?._id;
-    return requestWords(target, {
-      would: 'its e-mail address and EIN are given free, its link ends',
-      done: `${id}  released: the e-mail address and the EIN may be applied with again`,
-      json: { account_id: id, result: 'released' },
-    });
-  },
+  words: releaseWords,
 };
 
-interface Findings {
-  readonly id: string;
-  /** Absent where the account is gone. */
-  readonly requestId: string | undefined;
-  readonly found: readonly Suspect[];
+interface Aside extends Findings {
   /** Who put all of them aside before. */
   readonly before: string | undefined;
 }
 
 /** The entry in the trail is what puts a finding aside. */
-export const aside: OneOrder<Findings> = {
+export const aside: OneOrder<Aside> = {
   name: 'aside',
   select: async ({ id = '' }, office) => {
-    const found = await findingsAt(id, office);
+    const { found, accounts } = await findingsAt(id, office);
     if (found.length === 0) throw new OrderRefused(`the audit finds nothing at ${id}`);
     const put = await office.desk.trail.putAside(found.map(findingName));
     const [entry] = put.values();
     const all = found.every((one) => put.has(findingName(one)));
-    const [account] = await office.desk.accounts.checked('_id', [id]);
-    const requestId = id.startsWith('req_') ? id : account?.requestId;
+    const requestId = id.startsWith('req_') ? id : accounts[0]?.requestId;
     return { id, requestId, found, before: all ? entry?.by : undefined };
   },
   seen: ({ found }) => found,
   plan: ({ before }) =>
     before === undefined ? { to: 'aside' } : { nothing: `${before} has put it aside already` },
   act: async ({ id, found }, _given, office) =>
-    String(await findingsAt(id, office)) === String(found),
-  words: ({ id, requestId, found }) => {
-    const kinds = found.map(([kind]) => kind);
-    const json = { id, kinds };
-    return {
-      subject: id,
-      about: {
-        ...defined({ requestId, accountId: id === requestId ? undefined : id }),
-        aside: found.map(findingName),
-      },
-      would: `${id}  ${kinds.join(', ')}: would be put aside`,
-      done: `${id}  ${kinds.join(', ')}: put aside; what changes is found again`,
-      json: { dry: json, done: { ...json, result: 'aside' } },
-    };
-  },
+    String((await findingsAt(id, office)).found) === String(found),
+  words: asideWords,
 };
 
 /** Without the setting of a retention, it may put more aside than the audit lists. */
-const findingsAt = (id: string, { desk, clock }: Office): Promise<Suspect[]> =>
+const findingsAt = (id: string, { desk, clock }: Office) =>
   suspectsAt([id], { ...desk, accountRequestsKeptMs: Infinity }, clock);
+
+/**
+ * Before the account is changed: it may have been read after the e-mail of another order, and the
+ * record before that order. Then nothing would send what the account wants.
+ */
+async function isUnchanged(
+  { record: { _id, state, version, pastRetention } }: RequestTarget,
+  { submissions }: Pick<OrderDesk, 'submissions'>,
+): Promise<boolean> {
+  const now = await submissions.byId(_id);
+  return now === undefined
+    ? pastRetention === true
+    : now.state === state && now.version === version;
+}
+
+/** A record that is past its retention is made again. Returns how many were unchanged. */
+async function move(
+  targets: readonly RequestTarget[],
+  event: 'retry' | 'resend' | 'correct_address' | 'close' | 'reopen',
+  reason: string,
+  { moves }: OrderDesk,
+): Promise<number> {
+  const past = targets.filter(({ record }) => record.pastRetention === true);
+  const remade = await those(past, ({ record: { pastRetention: _past, ...record } }) =>
+    moves.remake(record, reason),
+  );
+  const ready = targets.flatMap((target) => {
+    const { record, account } = target;
+    const to = past.includes(target) ? undefined : stateAfter(record, account, event);
+    return to === undefined ? [] : [{ seen: record, to, accountId: account?._id }];
+  });
+  return remade.length + (await moves.moveAll(event, ready, reason));
+}
+
+/** Those of which `act` says that it did something. */
+async function those<T>(targets: readonly T[], act: (target: T) => Promise<boolean>): Promise<T[]> {
+  const done: T[] = [];
+  for (const target of targets) if (await act(target)) done.push(target);
+  return done;
+}
+
+/** All of a query: at most `limit`, and `rate` a second, each part read when it is its turn. */
+export async function* matching(
+  search: Search,
+  {
+    limit,
+    rate,
+    stop,
+  }: { readonly limit: number; readonly rate: number; readonly stop: AbortSignal },
+  { desk, clock }: Office,
+): AsyncGenerator<RequestTarget[]> {
+  const held = new Set((await desk.holds.list()).map(({ _id }) => _id));
+  const startedMs = clock.monotonicMs();
+  let given = 0;
+  for await (const page of desk.submissions.pages(search, { bodies: false })) {
+    const size = Math.min(page.length, rate);
+    for (let from = 0; from < page.length; from += size) {
+      const part = page.slice(from, from + size).slice(0, limit - given);
+      if (part.length === 0) return;
+      const found = await desk.accounts.ofPerson({}, new Set(part.map(({ _id }) => _id)));
+      const accounts = new Map(found.map((account) => [account.requestId, account]));
+      yield part.map((record) => ({
+        record,
+        account: accounts.get(record._id),
+        onHold: held.has(record.partnerId ?? ''),
+      }));
+      given += part.length;
+      const aheadMs = (given * 1_000) / rate - (clock.monotonicMs() - startedMs);
+      if (aheadMs > 0) await pause(aheadMs, stop);
+    }
+  }
+}

@@ -1,27 +1,37 @@
 /**
- * Orders of operators: a target is selected, planned, and done as it was selected. A command and a
- * page of the console print what happens.
+ * Orders of operators: a target is selected, planned, and done as it was selected. What a command
+ * and a page of the console print of it stands in `view/order-words.ts`.
  */
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
-import type { AccountCorrections } from '../account/account-corrections.ts';
+import { AccountCorrections } from '../account/account-corrections.ts';
+import { AccountQueries } from '../account/account-queries.ts';
 import { isEmailAddress } from '../application/email-address.ts';
-import type { OperatorAction, Trail } from '../trail/trail.ts';
-import type { PartnerHolds } from '../partner/flags.ts';
-import type { KeyStore } from '../partner/key-store.ts';
+import type { Trail } from '../trail/trail.ts';
+import { PartnerHolds } from '../partner/flags.ts';
+import { KeyStore } from '../partner/key-store.ts';
 import type { Clock } from '../platform/process/clock.ts';
-import type { OperatorMoves } from '../submission/operator-moves.ts';
+import type { MoveTools } from '../submission/move-of.ts';
+import { OperatorMoves } from '../submission/operator-moves.ts';
+import { SupportQueries } from '../submission/support-queries.ts';
+import type { About, Shown, Words } from '../view/order-words.ts';
 import type { Plan } from '../view/plans.ts';
-import type { Reads } from '../view/reads.ts';
 import { text, WHY_MAX } from '../view/search-fields.ts';
 
-export interface OrderDesk extends Omit<Reads, 'accountRequestsKeptMs'> {
-  readonly keys: KeyStore;
-  readonly holds: PartnerHolds;
-  readonly moves: OperatorMoves;
-  readonly corrections: AccountCorrections;
-  readonly trail: Trail;
+/** What orders read and write, beside the trail, which has the person's name. */
+export function storesOf(tools: MoveTools) {
+  const { db } = tools;
+  return {
+    submissions: new SupportQueries(db),
+    accounts: new AccountQueries(db),
+    keys: new KeyStore(tools),
+    holds: new PartnerHolds(tools),
+    moves: new OperatorMoves(tools),
+    corrections: new AccountCorrections(tools),
+  };
 }
+
+export type OrderDesk = ReturnType<typeof storesOf> & { readonly trail: Trail };
 
 export interface Office {
   readonly desk: OrderDesk;
@@ -61,21 +71,7 @@ export interface OrderPlan extends Omit<Plan, 'to'> {
   readonly nothing?: string;
 }
 
-export type About = Omit<OperatorAction, 'action'>;
-
-export interface Words {
-  /** Begins the sentences that say why not. */
-  readonly subject: string;
-  readonly about: About;
-  readonly notes?: readonly string[];
-  /** `done` where it is absent. */
-  readonly would?: string;
-  readonly done: string;
-  /** Why a target that has changed since it was selected was left. */
-  readonly unchanged?: OrderPlan;
-  /** The same for programs. */
-  readonly json: { readonly dry?: object; readonly done: object };
-}
+export type { About };
 
 /** An order about one target. */
 export interface OneOrder<T> {
@@ -90,36 +86,30 @@ export interface OneOrder<T> {
   plan(target: T, given: Given, office: Office): OrderPlan;
   /** False if the target has changed since it was selected. */
   act(target: T, given: Given, office: Office): Promise<boolean>;
-  /** `to` is what its plan leads to; without `reveal`, personal data is masked. */
-  words(target: T, given: Given, shown: { readonly to?: string; readonly reveal: boolean }): Words;
+  words(target: T, shown: Shown): Words;
 }
 
 /** An order with its target, as a command and a page show it. */
-export interface OpenOrder {
-  readonly plan: OrderPlan;
-  readonly words: Words;
-  /** Differs once the target has changed. */
-  readonly seen: string;
-  /** Notes it in the trail. False if the target has changed. `begin` may throw before the change. */
-  act(begin?: () => void): Promise<boolean>;
-}
+export type OpenOrder = Awaited<ReturnType<typeof openOrder>>;
 
 /** Throws `OrderRefused`. */
 export async function openOrder<T>(
   order: OneOrder<T>,
   given: Given,
   office: Office,
-  { reveal }: { readonly reveal: boolean },
-): Promise<OpenOrder> {
+  { reveal }: Pick<Shown, 'reveal'>,
+) {
   const target = await order.select(given, office);
   const plan = order.plan(target, given, office);
-  const words = order.words(target, given, { ...plan, reveal });
+  const words = order.words(target, { ...plan, reveal });
   const seen = JSON.stringify([order.name, ...order.seen(target)]);
   return {
     plan,
     words,
+    /** Differs once the target has changed. */
     seen: createHash('sha256').update(seen).digest('hex'),
-    act: (begin) =>
+    /** Notes it in the trail. False if the target has changed. `begin` may throw before the change. */
+    act: (begin?: () => void) =>
       office.desk.trail.record({ action: order.name, ...words.about }, () => {
         begin?.();
         return order.act(target, given, office);
@@ -158,6 +148,14 @@ export interface Tally<T> {
   isStopped: boolean;
 }
 
+interface Planned<T> {
+  readonly target: T;
+  readonly plan: OrderPlan;
+}
+
+const possibleOf = <T>(some: readonly Planned<T>[]): T[] =>
+  some.flatMap(({ target, plan }) => (plan.to === undefined ? [] : [target]));
+
 /** `tally` is right also after a failure. A stop ends the order between two pages. */
 export async function runMany<T>(
   order: ManyOrder<T>,
@@ -165,56 +163,48 @@ export async function runMany<T>(
   trail: Pick<Trail, 'record'>,
   stop: AbortSignal,
 ): Promise<void> {
-  const { about } = order;
-  const noted = async (one: About | undefined, act: () => Promise<number>): Promise<void> => {
-    if (one === undefined || !order.acts) await act();
-    else await trail.record({ action: order.action, ...one }, act);
+  const { action, about, acts, size } = order;
+  const noted = (one: About | undefined, act: () => Promise<number>): Promise<number> =>
+    one === undefined || !acts ? act() : trail.record({ action, ...one }, act);
+  const runPage = async (page: readonly T[]): Promise<void> => {
+    const plans = page.flatMap((target) => {
+      const plan = order.plan(target);
+      return plan === undefined ? [] : [{ target, plan }];
+    });
+    const possible = possibleOf(plans);
+    const entry = typeof about === 'function' && possible.length > 0 ? about(possible) : undefined;
+    await noted(entry, async () => {
+      const before = tally.done;
+      for (let from = 0; from < plans.length; from += size)
+        await runSome(plans.slice(from, from + size), order, tally);
+      return tally.done - before;
+    });
   };
   await noted(typeof about === 'function' ? undefined : about, async () => {
     for await (const page of order.pages) {
       tally.reached = page[0];
       tally.isStopped = stop.aborted;
       if (tally.isStopped) break;
-      await runPage(page, order, tally, noted);
+      await runPage(page);
       order.paged(page.length);
     }
     return tally.done;
   });
 }
 
-async function runPage<T>(
-  page: readonly T[],
-  order: ManyOrder<T>,
-  tally: Tally<T>,
-  noted: (about: About | undefined, act: () => Promise<number>) => Promise<void>,
-): Promise<void> {
-  const { about, size } = order;
-  const plans = page.flatMap((target) => {
-    const plan = order.plan(target);
-    return plan === undefined ? [] : [{ target, plan }];
-  });
-  const possible = plans.flatMap(({ target, plan }) => (plan.to === undefined ? [] : [target]));
-  const entry = typeof about === 'function' && possible.length > 0 ? about(possible) : undefined;
-  await noted(entry, async () => {
-    const before = tally.done;
-    for (let from = 0; from < plans.length; from += size)
-      await runSome(plans.slice(from, from + size), order, tally);
-    return tally.done - before;
-  });
-}
-
 async function runSome<T>(
-  some: readonly { readonly target: T; readonly plan: OrderPlan }[],
+  some: readonly Planned<T>[],
   order: ManyOrder<T>,
   tally: Tally<T>,
 ): Promise<void> {
-  const possible = some.flatMap(({ target, plan }) => (plan.to === undefined ? [] : [target]));
+  const possible = possibleOf(some);
   tally.reached = some[0]?.target;
   tally.looked += some.length;
   tally.possible += possible.length;
   const done = order.acts && possible.length > 0 ? await order.act(possible) : 0;
   tally.done += done;
   const sure = done === possible.length ? 'done' : 'unsure';
+  const outcome = order.acts ? sure : 'possible';
   for (const { target, plan } of some)
-    order.each(target, plan, plan.to === undefined ? 'left' : order.acts ? sure : 'possible');
+    order.each(target, plan, plan.to === undefined ? 'left' : outcome);
 }

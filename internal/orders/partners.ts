@@ -1,106 +1,61 @@
 /** The orders about a partner or one of its keys. */
-import { keyIdOf } from '../partner/api-key.ts';
 import type { Flagged, PartnerFlag } from '../partner/flags.ts';
-import { secretName } from '../partner/key-secret.ts';
 import type { PartnerKey } from '../partner/key-store.ts';
+import { defined } from '../platform/process/defined.ts';
+import {
+  flagWords,
+  partnerWords,
+  REVOKED,
+  revokeWords,
+  type PartnerTarget,
+} from '../view/order-words.ts';
 import { reactivation, secretsSwitchingOff } from '../view/partners.ts';
 import { OrderRefused, type OneOrder, type OrderDesk } from './order.ts';
 
-/** Sets or clears a flag of a partner. */
-interface FlagOrder {
-  readonly flag: (desk: OrderDesk) => PartnerFlag;
-  readonly isSet: boolean;
-  /** In JSON. */
-  readonly result: string;
-  /** Continues a sentence that begins with the partner. */
-  readonly done: string;
-  readonly already: string;
-}
-
-interface PartnerTarget {
-  readonly partnerId: string;
+interface FlagTarget extends PartnerTarget {
   readonly flagged: Flagged | null;
-  readonly isKnown: boolean;
-  /** Secrets that make keys inactive as well. */
-  readonly inactiveBy: readonly string[];
 }
 
+/** Sets or clears a flag of a partner. */
 const flagOrder = (
-  name: string,
-  { flag, isSet, result, done, already }: FlagOrder,
-): OneOrder<PartnerTarget> => ({
+  name: keyof typeof flagWords,
+  isSet: boolean,
+  flag: (desk: OrderDesk) => PartnerFlag,
+): OneOrder<FlagTarget> => ({
   name: `partner ${name}`,
   select: async ({ partner: partnerId = '' }, { desk, clock }) => {
     const keys = await desk.keys.list(partnerId);
+    const off = name === 'enable' ? secretsSwitchingOff(keys, clock.now()) : [];
+    const inactiveBy = ['disable', 'enable'].includes(name) ? off : undefined;
     return {
       partnerId,
       flagged: await flag(desk).find(partnerId),
-      isKnown: keys.length > 0,
-      inactiveBy: name === 'enable' ? secretsSwitchingOff(keys, clock.now()) : [],
+      // A mistyped name would be flagged in vain.
+      isKnown: !isSet || keys.length > 0,
+      ...defined({ inactiveBy }),
     };
   },
   seen: ({ partnerId, flagged }) => [partnerId, flagged?.version],
-  plan: ({ flagged, inactiveBy }) =>
-    (flagged?.isSet ?? false) === isSet
+  plan: ({ flagged, inactiveBy = [] }) => {
+    const { already, result } = flagWords[name];
+    return (flagged?.isSet ?? false) === isSet
       ? { whyNot: [already, ...inactiveBy.map(reactivation)].join('; ') }
-      : { to: result },
+      : { to: result };
+  },
   act: ({ partnerId, flagged }, _given, { desk }) =>
     flag(desk)[isSet ? 'set' : 'clear'](partnerId, desk.trail.by, flagged),
-  words: ({ partnerId, isKnown, inactiveBy }) => ({
-    subject: partnerId,
-    about: { partnerId },
-    notes: [
-      // A mistyped name would be flagged in vain.
-      ...(isSet && !isKnown ? [`no key of ${partnerId} is known: is that its name?`] : []),
-      ...inactiveBy.map(reactivation),
-    ],
-    done: `${partnerId} ${done}`,
-    unchanged: { whyNot: already },
-    json: {
-      done: {
-        partner: partnerId,
-        result,
-        ...(['disable', 'enable'].includes(name) ? { inactive_by: inactiveBy } : {}),
-      },
-    },
-  }),
+  words: (target) => partnerWords(name, target),
 });
 
-const holds = ({ holds: flag }: OrderDesk): PartnerFlag => flag;
+const holds = (desk: OrderDesk): PartnerFlag => desk.holds;
 const disabled = ({ keys }: OrderDesk): PartnerFlag => keys.disabled;
 
-export const partnerFlags: readonly OneOrder<PartnerTarget>[] = [
-  flagOrder('hold', {
-    flag: holds,
-    isSet: true,
-    result: 'held',
-    done: ' on hold: a processor that works on a request of it stops within five seconds; new requests are accepted and wait',
-    already: 'is on hold already',
-  }),
-  flagOrder('release', {
-    flag: holds,
-    isSet: false,
-    result: 'released',
-    done: ' released: processors go on with its work within half a minute',
-    already: 'is not on hold',
-  }),
-  flagOrder('disable', {
-    flag: disabled,
-    isSet: true,
-    result: 'disabled',
-    done: 'is disabled: each ingest that reaches MongoDB answers its keys 403 within a second; what it sent before is still worked on',
-    already: 'is disabled already',
-  }),
-  flagOrder('enable', {
-    flag: disabled,
-    isSet: false,
-    result: 'enabled',
-    done: 'is enabled: each ingest that reaches MongoDB knows it within a second',
-    already: 'is not disabled',
-  }),
+export const partnerFlags: readonly OneOrder<FlagTarget>[] = [
+  flagOrder('hold', true, holds),
+  flagOrder('release', false, holds),
+  flagOrder('disable', true, disabled),
+  flagOrder('enable', false, disabled),
 ];
-
-const REVOKED = { whyNot: 'is revoked already' } as const;
 
 export const revokeKey: OneOrder<PartnerKey> = {
   name: 'keys revoke',
@@ -116,16 +71,5 @@ export const revokeKey: OneOrder<PartnerKey> = {
   seen: ({ hash, partnerId, revokedAt }) => [hash, partnerId, revokedAt],
   plan: ({ revokedAt }) => (revokedAt === undefined ? { to: 'revoked' } : REVOKED),
   act: ({ hash }, _given, { desk }) => desk.keys.revoke(hash),
-  words: ({ hash, partnerId, source }) => {
-    const shown = { key: keyIdOf(hash), partner: partnerId, secret: secretName(source) };
-    const subject = `key ${shown.key} of ${partnerId}, from ${shown.secret},`;
-    return {
-      subject,
-      about: { partnerId, keyId: shown.key },
-      would: `${subject} would be revoked`,
-      done: `${subject} is revoked: each ingest that reaches MongoDB answers it 401 within a second; remove it from its Secret`,
-      unchanged: REVOKED,
-      json: { dry: shown, done: { ...shown, result: 'revoked' } },
-    };
-  },
+  words: revokeWords,
 };

@@ -128,12 +128,12 @@ export async function suspectsAt(
   ids: readonly string[],
   stores: Omit<AuditStores, 'trail'>,
   clock: Clock,
-): Promise<Suspect[]> {
+) {
   const records = await stores.submissions.checked(ids);
   const accounts = await stores.accounts.checked('_id', ids);
-  const found = await checkRecords(records, stores, clock);
+  const ofRecords = await checkRecords(records, stores, clock);
   const { orphans } = await orphansOf(accounts, stores, clock);
-  return [...found, ...orphans, ...mailedTwiceOf(accounts)];
+  return { found: [...ofRecords, ...orphans, ...mailedTwiceOf(accounts)], accounts };
 }
 
 /** Those that are still so, and not put aside. */
@@ -145,7 +145,8 @@ export async function unsettled<Found extends { readonly kind: Kind; readonly id
   const still = new Set<string>();
   for (let from = 0; from < suspects.length; from += READ_AGAIN) {
     const ids = [...new Set(suspects.slice(from, from + READ_AGAIN).map(({ id }) => id))];
-    const { suspects: open } = await withoutAside(await suspectsAt(ids, stores, clock), stores);
+    const { found } = await suspectsAt(ids, stores, clock);
+    const { suspects: open } = await withoutAside(found, stores);
     for (const [kind, id] of open) still.add(`${kind} ${id}`);
   }
   return new Set(suspects.filter(({ kind, id }) => still.has(`${kind} ${id}`)));

@@ -13,7 +13,9 @@ import { RATE_LIMITED } from '../../internal/submission/over-limit.ts';
 import { operatorWorld, runCli, type Ran } from '../support/cli.ts';
 import { startMongoWire, type MongoWire } from '../support/mongo-wire.ts';
 import { submit } from '../support/processing.ts';
-import { eventually } from '../support/wait.ts';
+import { endOf } from '../../tools/program.ts';
+import { ROOT } from '../../tools/root.ts';
+import { HANG_MS, eventually } from '../support/wait.ts';
 import { newApplication } from '../support/world.ts';
 
 const { world, ingest, cli, completed, done } = await operatorWorld();
@@ -159,6 +161,21 @@ test('an order for many that loses the majority prints what is done and how to c
     code: 0,
     stdout: expect.stringContaining('3 closed'),
   });
+});
+
+test.each([
+  ['goes on although the reader of its notes has gone', '2>&1 >/dev/null | true', 0, ''],
+  ['says that its output cannot be written', '>/dev/full', 1, 'cannot be written (ENOSPC)'],
+])('an order for many %s', async (_what, redirection, exit, note) => {
+  const ids = await plant(
+    ...Array.from({ length: 3 }, () => ({ state: 'dead_lettered' }) as const),
+  );
+  const words = 'close --state dead_lettered --partner acme --yes --why x';
+  const script = `node cmd/cli/main.ts ${words} ${redirection}; exit "\${PIPESTATUS[0]}"`;
+  const env = { ...world.environment, PATH: process.env['PATH'] };
+  const ended = await endOf('bash', ['-c', script], { cwd: ROOT, env, timeoutMs: HANG_MS });
+  expect(ended).toMatchObject({ code: exit, err: expect.stringContaining(note) });
+  expect(await requests.countDocuments({ _id: { $in: ids }, state: 'closed' })).toBe(ids.length);
 });
 
 test('correct-email mails a dead letter whose worker died after creating the account', async () => {

@@ -2,7 +2,13 @@
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import type { OperatorAction } from '../../internal/trail/trail.ts';
-import { CommandError, EXIT, type Call, type Command } from '../../internal/cli/command.ts';
+import {
+  CommandError,
+  EXIT,
+  type Call,
+  type Command,
+  type Report,
+} from '../../internal/cli/command.ts';
 import { applicantOf, erase } from '../../internal/cli/erase.ts';
 import {
   bounce,
@@ -12,7 +18,7 @@ import {
   reopen,
   resend,
   retry,
-} from '../../internal/cli/moves.ts';
+} from '../../internal/cli/orders.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { bulkOrders, type BulkOrder, type OrderEvent } from './plan.ts';
@@ -72,15 +78,19 @@ export function startOperator(world: World, skewMs: number): Operator {
     const positionals = isBulk ? [] : [requestId, address];
     const values = { yes: true, json: true, why: 'an order', request: requestId, state };
     const since = world.scheduler.now;
-    const out = { json: (told: Told) => watchTold(world, told, since), note: () => {} };
-    const code = await command
-      .run({ positionals, values, desk, clock, out, stop: never } as unknown as Call)
-      .catch((error: unknown) => {
-        if (!(error instanceof CommandError)) throw error;
-        return error.message.includes('changed meanwhile') ? EXIT.later : EXIT.ok;
-      });
+    const call = { positionals, values, desk, clock, note: () => {}, stop: never };
+    const run = async (): Promise<Report['code']> => {
+      const told = (await command.run(call as unknown as Call)) as Report;
+      watchTold(world, told.json as Told, since);
+      if (told.fault !== undefined) throw told.fault;
+      return told.code;
+    };
+    const code = await run().catch((error: unknown) => {
+      if (!(error instanceof CommandError)) throw error;
+      return error.message.includes('changed meanwhile') ? EXIT.later : EXIT.ok;
+    });
     // A bulk order may match nothing or meet a claim.
-    return code === EXIT.ok || (isBulk && code === EXIT.found);
+    return (code ?? EXIT.ok) === EXIT.ok || (isBulk && code === EXIT.found);
   };
   let open = 0;
   let orders = 0;

@@ -3,8 +3,8 @@ import { expect, test } from '@jest/globals';
 import * as fc from 'fast-check';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { ACCOUNTS, TEST_ACCOUNTS } from '../../internal/account/account.ts';
-import type { Call } from '../../internal/cli/command.ts';
-import { show } from '../../internal/cli/show.ts';
+import type { Call, Report } from '../../internal/cli/command.ts';
+import { show } from '../../internal/cli/queries.ts';
 import { htmlOf } from '../../internal/console/render.ts';
 import { PARTNER_HOLDS, PartnerHolds } from '../../internal/partner/flags.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';
@@ -60,16 +60,11 @@ function readsOf(world: World) {
   return { reads, clock };
 }
 
-async function commandSays(id: string, json: boolean, world: World): Promise<string> {
+async function commandSays(id: string, world: World): Promise<{ told: Told; text: string }> {
   const { reads, clock } = readsOf(world);
-  const lines: string[] = [];
-  const out = {
-    line: (text = '') => lines.push(text),
-    json: (value: unknown) => lines.push(JSON.stringify(value)),
-  };
-  const values = { json, reveal: false, yes: false };
-  await show.run({ positionals: [id], values, desk: reads, clock, out } as unknown as Call);
-  return lines.join('\n');
+  const call = { positionals: [id], values: {}, desk: reads, clock } as unknown as Call;
+  const { json, text } = (await show.run(call)) as Report;
+  return { told: JSON.parse(JSON.stringify(json)) as Told, text };
 }
 
 async function pageSays(id: string, world: World): Promise<string> {
@@ -88,9 +83,9 @@ test(`page and command agree on all requests of ${HISTORIES} histories`, async (
   let requests = 0;
   const compare = async (world: World): Promise<void> => {
     for (const { _id: id } of world.records()) {
-      const told = JSON.parse(await commandSays(id, true, world)) as Told;
+      const { told, text } = await commandSays(id, world);
       const texts = {
-        command: spaced(await commandSays(id, false, world)),
+        command: spaced(text),
         page: spaced(visible(await pageSays(id, world))),
       };
       const says = [
@@ -101,12 +96,12 @@ test(`page and command agree on all requests of ${HISTORIES} histories`, async (
         ...told.others.map((other) => other.request_id),
         ...(told.reasons ?? []).map(({ code }) => code),
       ];
-      for (const [where, text] of Object.entries(texts))
+      for (const [where, shown] of Object.entries(texts))
         expect({
           seed,
           id,
           where,
-          lacks: says.filter((one) => !text.includes(spaced(one))),
+          lacks: says.filter((one) => !shown.includes(spaced(one))),
         }).toEqual({ seed, id, where, lacks: [] });
       seen.add(told.state);
       requests += 1;

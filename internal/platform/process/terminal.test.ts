@@ -1,6 +1,6 @@
 /** Output for people: durations, aligned tables, and text that cannot steer a terminal. */
 import { expect, test } from '@jest/globals';
-import { duration, printableJson, printable } from './terminal.ts';
+import { duration, printableJson, printable, table } from './terminal.ts';
 
 test.each([
   [999, '999 ms'],
@@ -9,6 +9,24 @@ test.each([
   [8 * 3_600_000 + 86_400_000, '1 d 8 h'],
 ])('%d ms is %s', (milliseconds, words) => {
   expect(duration(milliseconds)).toBe(words);
+});
+
+test('cells of wide letters, marks and colours are aligned by the columns they need', () => {
+  const cells = [
+    '\u5317\u4eac',
+    'e\u0301\u200d',
+    '\u{1f600}',
+    '\u001b[2mAda\u001b[22m',
+    'Zo\u00eb',
+  ];
+  const [needed, ends] = [
+    [4, 1, 2, 3, 3],
+    table(
+      cells.map((cell) => [cell, '|']),
+      '',
+    ).split('\n'),
+  ];
+  expect(ends).toEqual(cells.map((cell, row) => `${cell}${' '.repeat(6 - needed[row]!)}|`));
 });
 
 test('control characters, line breaks and bidi marks are made visible', () => {

@@ -1,8 +1,17 @@
 /** Output for people: aligned, and safe for any quoted text. */
 import { stripVTControlCharacters } from 'node:util';
 
+const letters = new Intl.Segmenter();
+/** Terminals show these over two columns. */
+const WIDE =
+  /[\p{Script=Han}\p{Script=Hangul}\p{Script=Hiragana}\p{Script=Katakana}\p{Emoji_Presentation}\u3000-\u303e\uff01-\uff60]/u;
+
+function width(cell = ''): number {
+  const shown = [...letters.segment(stripVTControlCharacters(cell))];
+  return shown.reduce((sum, { segment }) => sum + (WIDE.test(segment) ? 2 : 1), 0);
+}
+
 export function table(rows: readonly (readonly string[])[], indent = '  '): string {
-  const width = (cell = ''): number => stripVTControlCharacters(cell).length;
   const widths = (rows[0] ?? []).map((_, column) =>
     Math.max(...rows.map((row) => width(row[column]))),
   );
