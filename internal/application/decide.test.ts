@@ -2,16 +2,6 @@ import { expect, test } from '@jest/globals';
 import { decideOnCreation, type Holder } from './decide.ts';
 import { reasonsForPartner } from './reasons.ts';
 
-test.each(['created', 'own'] as const)(
-  'a repeat that finds its own account, %s, is not a duplicate',
-  (kind) => {
-    expect(decideOnCreation({ kind, accountId: 'acc_1' })).toEqual({
-      verdict: 'go_on',
-      accountId: 'acc_1',
-    });
-  },
-);
-
 const shownTo = (holders: readonly Holder[]): unknown[] => {
   const decision = decideOnCreation({ kind: 'taken', holders });
   if (decision.verdict !== 'reject') throw new Error('not rejected');

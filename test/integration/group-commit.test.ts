@@ -2,7 +2,6 @@
 import { afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { startMongoWire } from '../support/mongo-wire.ts';
 import { newRecord } from '../support/records.ts';
-import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
 import { storesOfFile } from '../support/test-stores.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
@@ -15,9 +14,6 @@ import {
   type GroupCommitLimits,
 } from '../../internal/submission/group-commit.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
-
-/** The database waits nine tenths of this for its majority; the rest is for its answer. */
-const STALLED_TIMEOUT_MS = 10_000;
 
 const stores = await storesOfFile();
 let proxy: TcpProxy;
@@ -39,21 +35,20 @@ afterEach(async () => {
   await proxy.close();
 });
 
-type Commits = Pick<GroupCommit, 'whenIdle'> & {
+interface Commits {
   /** Resolves to the kind of the result. */
   record(record: SubmissionRecord): Promise<CommitResult['kind']>;
-};
+}
 
-/** Opens a client with this time-out. */
 async function groupCommit(
   limits: Partial<GroupCommitLimits> = {},
-  { clock = systemClock, url = proxy.url, timeoutMs = HANG_MS } = {},
+  { clock = systemClock, url = proxy.url } = {},
 ): Promise<Commits> {
   const client = createMongo(url, 'group commit test', {
     retryWrites: false,
-    socketTimeoutMS: timeoutMs,
-    serverSelectionTimeoutMS: timeoutMs,
-    waitQueueTimeoutMS: timeoutMs,
+    socketTimeoutMS: HANG_MS,
+    serverSelectionTimeoutMS: HANG_MS,
+    waitQueueTimeoutMS: HANG_MS,
     maxPoolSize: 3,
   });
   closers.push(() => client.close());
@@ -67,7 +62,7 @@ async function groupCommit(
     pendingWithdrawals: () => pending,
     db,
     limits: { ...groupCommitLimits, ...limits },
-    timeoutMs,
+    timeoutMs: HANG_MS,
     clock,
     metrics: {
       batchDocuments: { observe: (value) => counted.batches.push(value) },
@@ -81,7 +76,6 @@ async function groupCommit(
       if ('reason' in result) counted.notAccepted.push(result.reason);
       return result.kind;
     },
-    whenIdle: () => commits.whenIdle(),
   };
 }
 
@@ -117,17 +111,6 @@ test('an _id that exists fails its own document only', async () => {
   expect(counted).toMatchObject({ batches: [3], notAccepted: ['id_taken'] });
   expect(await stored.findOne({ _id: taken._id })).toEqual(taken);
   expect(await Promise.all(records.map(stateOf))).toEqual(['recorded', 'recorded', 'recorded']);
-});
-
-test('a full queue refuses a record at once', async () => {
-  const commits = await groupCommit({ maxWaitingDocuments: 3 });
-  const over = newRecord();
-  const kept = newRecords(3).map((record) => commits.record(record));
-  expect(await Promise.race([commits.record(over), Promise.race(kept)])).toBe('not_stored');
-  expect(await Promise.all(kept)).toEqual(['stored', 'stored', 'stored']);
-  expect(counted.notAccepted).toEqual(['no_room']);
-  expect(await stateOf(over)).toBeUndefined();
-  expect(await commits.record(over)).toBe('stored');
 });
 
 test('a partner with more records than fit delays only itself', async () => {
@@ -190,25 +173,6 @@ test('an answer for fewer documents than were sent leaves all of them in doubt',
   const results = await Promise.all(newRecords(3).map((record) => commits.record(record)));
   expect(results).toEqual(['in_doubt', 'in_doubt', 'in_doubt']);
   expect(counted.notAccepted).toEqual(['counts_differ', 'counts_differ', 'counts_differ']);
-});
-
-test('without a majority the server answers, writes are in doubt and connections stay open', async () => {
-  const set = await startReplicaSet(stores.mongodbUri);
-  closers.push(() => set.close());
-  const { url } = await set.door();
-  const commits = await groupCommit({}, { url, timeoutMs: STALLED_TIMEOUT_MS });
-  expect(await commits.record(newRecord())).toBe('stored');
-  const opened = set.opened();
-  set.stallMajority();
-  const records = newRecords(10);
-  const results = await Promise.all(records.map((record) => commits.record(record)));
-  expect(new Set(results)).toEqual(new Set(['in_doubt']));
-  expect(new Set(await Promise.all(records.map(stateOf)))).toEqual(new Set(['recorded']));
-  await commits.whenIdle();
-  expect(set.opened()).toBe(opened);
-  expect(new Set(counted.notAccepted)).toEqual(new Set(['write_concern']));
-  set.resumeMajority();
-  expect(await commits.record(newRecord())).toBe('stored');
 });
 
 test('too many pending withdrawals also stop the records that wait already', async () => {

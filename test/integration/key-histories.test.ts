@@ -3,7 +3,7 @@
  * store. A failure prints the shortest history that fails.
  */
 import * as fc from 'fast-check';
-import type { Document } from 'mongodb';
+import type { Db, Document } from 'mongodb';
 import { expect, test } from '@jest/globals';
 import { reconcileKeys } from '../../internal/controller/reconcile-partner-keys.ts';
 import type { SecretList } from '../../internal/controller/secret-source.ts';
@@ -20,7 +20,6 @@ import { DAY_MS, later, systemClock } from '../../internal/platform/process/cloc
 import { createLogger } from '../../internal/platform/process/log.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { createRegistry } from '../../internal/platform/process/registry.ts';
-import { standingStill } from '../support/standing-still.ts';
 import { storedKeys } from '../support/stored-keys.ts';
 import { storesOfFile } from '../support/test-stores.ts';
 
@@ -34,39 +33,34 @@ const CONTROLLERS = ['one', 'two'] as const;
 /** A round makes two reads and a write. */
 const CALLS = 3;
 
-const slot = fc.nat(SECRETS - 1);
-const key = fc.nat(KEYS.length - 1);
-const step = fc.oneof(
-  { weight: 6, arbitrary: fc.record({ kind: fc.constant('apply'), slot, key }) },
-  { weight: 3, arbitrary: fc.record({ kind: fc.constant('delete'), slot }) },
-  {
-    weight: 2,
-    arbitrary: fc.record({
-      kind: fc.constant('status'),
-      slot,
-      status: fc.constantFrom('active', 'inactive', 'Active'),
-    }),
-  },
-  { weight: 2, arbitrary: fc.record({ kind: fc.constant('revoke'), key }) },
-  { weight: 1, arbitrary: fc.record({ kind: fc.constant('flag'), slot, off: fc.boolean() }) },
-  // All Secrets are deleted, or return with other uids, as after a reinstall.
-  { weight: 2, arbitrary: fc.record({ kind: fc.constantFrom('wipe', 'reinstall') }) },
-  { weight: 3, arbitrary: fc.record({ kind: fc.constantFrom('backup', 'restore', 'lose') }) },
-  // The leader freezes before it writes `key`, until another one leads.
-  {
-    weight: 3,
-    arbitrary: fc.record({
-      kind: fc.constant('late'),
-      slot,
-      key,
-      at: fc.integer({ min: 1, max: CALLS }),
-      leaseByMs: fc.constantFrom(-DAY_MS, DAY_MS),
-    }),
-  },
-);
-type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
+/** How often each kind of moment comes. */
+const KINDS = {
+  apply: 6,
+  delete: 3,
+  status: 2,
+  revoke: 2,
+  flag: 1,
+  wipe: 1,
+  /** Secrets return with other uids. */
+  reinstall: 1,
+  backup: 1,
+  restore: 1,
+  lose: 1,
+  /** The leader freezes before it writes `key`, until another one leads. */
+  late: 3,
+};
+type Kind = keyof typeof KINDS;
+
 const moment = fc.record({
-  what: step,
+  kind: fc.constantFrom(
+    ...Object.entries(KINDS).flatMap(([kind, times]) => Array<Kind>(times).fill(kind as Kind)),
+  ),
+  slot: fc.nat(SECRETS - 1),
+  key: fc.nat(KEYS.length - 1),
+  status: fc.constantFrom('active', 'inactive', 'Active'),
+  off: fc.boolean(),
+  at: fc.integer({ min: 1, max: CALLS }),
+  leaseByMs: fc.constantFrom(-DAY_MS, DAY_MS),
   byMs: fc.constantFrom(...LEAPS_MS),
   /** Says whether ingest reads the keys at that moment. */
   looks: fc.boolean(),
@@ -89,31 +83,38 @@ class History {
     clock: this.#clock,
     log,
     onLoad: () => {},
-    onCurrent: () => {},
+    onCurrent: () => (this.#current += 1),
   });
+  #current = 0;
   #nowMs = Date.now();
   #installs = 0;
   #leader: (typeof CONTROLLERS)[number] = 'one';
   #backup: Document | undefined;
-  /** Whether the last round kept keys of lost Secrets; key-rounds.test.ts shows when it does. */
+  /** Whether the last round kept keys of lost Secrets; key-rounds.test.ts shows when. */
   #lost = false;
 
   constructor() {
     for (let at = 0; at < SECRETS; at += 1) this.#apply(at, at);
   }
 
-  async play({ what, byMs, looks }: Moment): Promise<void> {
+  /** Before the first complete round ingest knows no key. */
+  async begin(): Promise<void> {
+    await this.#lose();
+    expect(this.#cache.loaded).toBe(false);
+  }
+
+  async play(now: Moment): Promise<void> {
     // No two moments may fall into the same millisecond.
-    this.#nowMs += byMs + 1;
-    await this.#do(what);
+    this.#nowMs += now.byMs + 1;
+    await this.#do(now);
     const before = await storedKeys(stores.db);
     await this.#round();
-    if (!looks) return;
+    if (!now.looks) return;
     await this.#cache.refresh();
     await this.#judge(before);
   }
 
-  async #do(what: Step): Promise<void> {
+  async #do(what: Moment): Promise<void> {
     switch (what.kind) {
       case 'apply':
         this.#apply(what.slot, what.key);
@@ -153,7 +154,7 @@ class History {
           await documents().replaceOne({}, this.#backup, { upsert: true });
         break;
       case 'lose':
-        await documents().deleteMany({});
+        await this.#lose();
         break;
       case 'late':
         await this.#late(what);
@@ -161,7 +162,28 @@ class History {
     }
   }
 
-  async #late(what: Step & { readonly kind: 'late' }): Promise<void> {
+  /** Ingest keeps its keys while the document is gone, empty or incomplete. */
+  async #lose(): Promise<void> {
+    await documents().deleteMany({});
+    await this.#expectKept();
+    expect(await this.#store.documents.take(this.#leader)).toBe(true);
+    await this.#expectKept();
+    await this.#reconcile(this.#leader, { ...this.#list(), complete: false });
+    await this.#expectKept();
+  }
+
+  async #expectKept(): Promise<void> {
+    const known = () => KEYS.filter((text) => this.#cache.lookup(text).known);
+    const [before, current] = [known(), this.#current];
+    await this.#cache.refresh();
+    expect([known(), this.#current]).toEqual([before, current]);
+    for (const text of before)
+      expect(this.#cache.lookup(text)).toMatchObject({
+        revoked: this.#revoked.has(hashApiKey(text)),
+      });
+  }
+
+  async #late(what: Moment): Promise<void> {
     await this.#round();
     this.#apply(what.slot, what.key);
     const former = this.#leader;
@@ -275,20 +297,64 @@ class History {
   }
 }
 
+/** Calls that send nothing yet. */
+const BUILDS: readonly (string | symbol)[] = ['collection', 'find', 'sort', 'limit'];
+
+/** Runs `meanwhile` before the call `at`, counted from 1. */
+function standingStill(
+  real: Db,
+  at: number,
+  meanwhile: () => Promise<void>,
+): { readonly db: Db; readonly stood: () => boolean } {
+  let calls = 0;
+  const slowed = <T extends object>(target: T): T =>
+    new Proxy(target, {
+      get(of, name) {
+        const value: unknown = Reflect.get(of, name, of);
+        if (typeof value !== 'function') return value;
+        return (...args: unknown[]): unknown => {
+          const call = (): unknown => Reflect.apply(value, of, args);
+          if (BUILDS.includes(name)) return slowed(call() as object);
+          calls += 1;
+          return calls === at ? meanwhile().then(call) : call();
+        };
+      },
+    });
+  return { db: slowed(real), stood: () => calls >= at };
+}
+
 const documents = () => stores.db.collection(PARTNER_KEYS);
 const hashOf = (index: number): string => hashApiKey(KEYS[index]!);
 const partnerOf = (at: number): string => `p${at % PARTNERS}`;
 
+const always = {
+  key: 0,
+  status: 'active',
+  off: false,
+  at: 1,
+  leaseByMs: DAY_MS,
+  byMs: 400,
+} as const;
+/** A moment with what it needs beside its kind. */
+const then = (kind: Kind, slot = 0, more: Partial<Moment> = {}): Moment => ({
+  ...always,
+  kind,
+  slot,
+  looks: false,
+  ...more,
+});
 /** The clock leaps back, so a document is restored and changed under numbers that ingest knows. */
-const restoredAfterALeap: Moment[] = [
-  { what: { kind: 'apply', slot: 0, key: 0 }, byMs: 400, looks: false },
-  { what: { kind: 'reinstall' }, byMs: -3 * DAY_MS, looks: false },
-  { what: { kind: 'backup' }, byMs: 400, looks: false },
-  { what: { kind: 'delete', slot: 0 }, byMs: 400, looks: true },
-  { what: { kind: 'apply', slot: 1, key: 0 }, byMs: 400, looks: false },
-  { what: { kind: 'restore' }, byMs: 400, looks: false },
-  { what: { kind: 'flag', slot: 0, off: false }, byMs: 400, looks: true },
+const restoredAfterALeap = [
+  then('apply'),
+  then('reinstall', 0, { byMs: -3 * DAY_MS }),
+  then('backup'),
+  then('delete', 0, { looks: true }),
+  then('apply', 1),
+  then('restore'),
+  then('flag', 0, { looks: true }),
 ];
+/** A revoked key stays revoked although the document of keys is gone. */
+const revokedAndLost = [then('apply', 0, { looks: true }), then('revoke'), then('lose')];
 
 test(
   `in ${HISTORIES} histories of restores and changes of leader, keys are active as Secrets and operators say`,
@@ -297,10 +363,11 @@ test(
       fc.asyncProperty(histories, async (moments) => {
         await stores.empty();
         const history = new History();
+        await history.begin();
         for (const [at, one] of moments.entries())
           await history.play({ ...one, looks: one.looks || at === moments.length - 1 });
       }),
-      { numRuns: HISTORIES, examples: [[restoredAfterALeap]] },
+      { numRuns: HISTORIES, examples: [[restoredAfterALeap], [revokedAndLost]] },
     );
   },
   5 * MINUTE_MS,

@@ -1,51 +1,51 @@
-/** Two controllers on one database: one leads, the other takes over, and only the leader writes. */
-import { rm } from 'node:fs/promises';
+/** Two controllers on one database, and the greatest number of keys. */
+import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
-import { newApiKey } from '../../internal/partner/api-key.ts';
+import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
+import { KEYS_MAX } from '../../internal/partner/key-document.ts';
+import { KeyStore } from '../../internal/partner/key-store.ts';
+import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { send } from '../support/http.ts';
 import { storedKeys } from '../support/stored-keys.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, openWorld, type World } from '../support/world.ts';
+import { newApplication, worldOf } from '../support/world.ts';
 
-let world: World;
-const started: ServiceProcess[] = [];
+const PARTNERS = 10;
+
+const { world } = await worldOf([], { controller: false });
+let one: ServiceProcess;
+let ingest: ServiceProcess;
 
 beforeAll(async () => {
-  world = await openWorld({ controller: false });
+  one = await world.spawn('controller', { POD_NAME: 'one' });
+  ingest = await world.spawn('ingest');
 });
-afterAll(async () => {
-  for (const one of started) {
-    one.child.kill('SIGCONT');
-    await one.stop();
-  }
-  await world.close();
-});
+afterEach(() => void one.child.kill('SIGCONT'));
 
-const start = async (name: string): Promise<ServiceProcess> => {
-  const one = await world.spawn('controller', { POD_NAME: name });
-  started.push(one);
-  return one;
-};
-const leads = async (one: ServiceProcess): Promise<boolean> =>
-  (await world.metric(one, 'partner_ingest_leader')) === 1;
-const countsBacklog = async (one: ServiceProcess): Promise<boolean> =>
-  (await world.metric(one, 'partner_ingest_backlog_read_timestamp_seconds')) > 0;
+const leads = async (of: ServiceProcess): Promise<boolean> =>
+  (await world.metric(of, 'partner_ingest_leader')) === 1;
+const countsBacklog = async (of: ServiceProcess): Promise<boolean> =>
+  (await world.metric(of, 'partner_ingest_backlog_read_timestamp_seconds')) > 0;
 const fileOf = (partner: string): string => join(world.keyFolder, `${partner}.yaml`);
 
+const status = async (key: string): Promise<number> =>
+  (await send(ingest.url, { key, body: JSON.stringify(newApplication()) })).status;
+
+/** Waits until `key` is answered with `wanted`; returns the time. */
+async function becomes(key: string, wanted: number): Promise<string> {
+  const beganAt = performance.now();
+  await eventually(`${wanted}`, async () => (await status(key)) === wanted);
+  return `${Math.round(performance.now() - beganAt)} ms`;
+}
+
 test('one of two controllers leads, and a frozen leader is replaced and then writes and shows nothing', async () => {
-  const one = await start('one');
   await eventually('a leader', () => leads(one));
-  const other = await start('other');
+  const other = await world.spawn('controller', { POD_NAME: 'other' });
   expect([await leads(one), await leads(other)]).toEqual([true, false]);
   await eventually('the backlog', () => countsBacklog(one));
   expect(await countsBacklog(other)).toBe(false);
-  const ingest = await world.start('ingest');
-  const status = async (key: string): Promise<number> =>
-    (await send(ingest.url, { key, body: JSON.stringify(newApplication()) })).status;
-  const becomes = (key: string, wanted: number) =>
-    eventually(`${wanted}`, async () => (await status(key)) === wanted);
   const [ended, turnedOff, flickering] = [newApiKey(), newApiKey(), newApiKey()];
   await world.writePartner({ partner: 'ended', keys: [ended] });
   await world.writePartner({ partner: 'turned-off', keys: [turnedOff] });
@@ -55,13 +55,10 @@ test('one of two controllers leads, and a frozen leader is replaced and then wri
   // The leader may have seen a change that it is about to write.
   await world.writePartner({ partner: 'flickering', keys: [flickering] });
   one.child.kill('SIGSTOP');
-  const frozenAt = performance.now();
   await rm(fileOf('ended'));
   await rm(fileOf('flickering'));
   await world.writePartner({ partner: 'turned-off', keys: [turnedOff], status: 'inactive' });
-  await becomes(ended, 401);
-  const seconds = (performance.now() - frozenAt) / 1_000;
-  console.log(`replaced after ${seconds.toFixed(1)} s (20 s are promised)`);
+  console.log(`replaced after ${await becomes(ended, 401)} (20 s are promised)`);
   await becomes(turnedOff, 403);
   expect(await leads(other)).toBe(true);
   const before = await storedKeys(world.stores.db);
@@ -81,4 +78,51 @@ test('one of two controllers leads, and a frozen leader is replaced and then wri
   await world.writePartner({ partner: 'late', keys: [flickering] });
   await becomes(flickering, 202);
   expect(await leads(one)).toBe(true);
+});
+
+test.each([1_000, KEYS_MAX])(
+  'among %i keys a new key, a revoked key and a disabled partner take effect',
+  async (count) => {
+    const [last, added] = [newApiKey(), newApiKey()];
+    for (let partner = 0; partner < PARTNERS; partner += 1) {
+      const keys = Array.from({ length: count / PARTNERS - 1 }, newApiKey);
+      await world.writePartner({ partner: `p${partner}`, keys });
+    }
+    await world.writePartner({ partner: 'last', keys: [last] });
+    await becomes(last, 202);
+    expect((await storedKeys(world.stores.db)).length).toBeGreaterThan(count - PARTNERS);
+
+    await world.writePartner({ partner: 'new', keys: [added] });
+    const arrival = await becomes(added, 202);
+    const store = new KeyStore({ db: world.stores.db, clock });
+    await store.revoke(hashApiKey(added));
+    const revocation = await becomes(added, 401);
+    await store.disabled.set('last', 'jane');
+    const disabling = await becomes(last, 403);
+    await store.disabled.clear('last', 'jane');
+    console.log(`${count} keys: new ${arrival}, revoked ${revocation}, disabled ${disabling}`);
+  },
+);
+
+test('if all Secrets are lost, no key ends and the controller warns', async () => {
+  const before = (await storedKeys(world.stores.db)).filter(
+    // An operator revoked it, so it ends with its Secret.
+    ({ partnerId }) => partnerId !== 'new',
+  );
+  const lost = `${world.keyFolder}.lost`;
+  await rename(world.keyFolder, lost);
+  await mkdir(world.keyFolder);
+  await writeFile(join(world.keyFolder, 'none.yaml'), '# no Secret\n');
+  const problem = { problem: 'keys_would_end' };
+  await eventually(
+    'the problem',
+    async () => (await world.metric(one, 'partner_ingest_secret_problems', problem)) === 1,
+  );
+  const readyz = await fetch(`${one.adminUrl}/readyz`);
+  expect([readyz.status, await readyz.json()]).toEqual([
+    200,
+    { ok: true, faults: [], warnings: [expect.stringContaining('stay active')] },
+  ]);
+  expect(await storedKeys(world.stores.db)).toEqual(before);
+  await rm(lost, { recursive: true });
 });

@@ -50,6 +50,12 @@ describe('keys from the Kubernetes API', () => {
     // The key is in the place of the name.
     await own.apply('swapped', { partner: 'swapped', data: { [swapped]: 'short-x' } });
     await own.apply('odd', { partner: 'odd', keys: [good], status: 'on-holiday' });
+    // It has no label of ours.
+    const [stranger, body] = [newApiKey(), { metadata: { name: 'stranger' } }];
+    await own.cluster.core.createNamespacedSecret({
+      namespace: own.keys,
+      body: { ...body, stringData: { a: stranger } },
+    });
     await own.becomes(good, 403);
     await eventually(
       'the Events',
@@ -77,7 +83,8 @@ describe('keys from the Kubernetes API', () => {
       expect(JSON.stringify([...events, ...ofSwapped])).not.toContain(secret);
     }
     expect(await problems('key_too_short')).toBe(3);
-    expect(await own.status(shared)).toBe(202);
+    expect([await own.status(shared), await own.status(stranger)]).toEqual([202, 401]);
+    expect(await reasonsOf('stranger')).toEqual([]);
 
     // A round for another reason does not report it again.
     const key = newApiKey();
@@ -148,7 +155,7 @@ describe('keys from the Kubernetes API', () => {
     expect(await own.status(lost)).toBe(202);
 
     await own.cluster.allowSecrets(own.home, own.keys, true);
-    await own.becomes(lost, 401, HANG_MS);
+    await own.becomes(lost, 401);
     expect(await (await blind).stop()).toBe(0);
     controller = await own.world.start('controller', await own.settings());
     expect(await readiness()).toMatchObject({ status: 200 });
