@@ -4,9 +4,10 @@
  */
 import { join } from 'node:path';
 import { cacheDir, cached, exists, installLog } from '../deploy/local/stores/cache.ts';
-import { buildGoProgram } from '../deploy/local/stores/go.ts';
-import { findProgram } from '../deploy/local/stores/process.ts';
+import { findProgram, run } from '../deploy/local/stores/process.ts';
 import { messageOf } from '../deploy/local/stores/wait.ts';
+
+const BUILD_TIMEOUT_MS = 20 * 60_000;
 
 interface Program {
   readonly package: string;
@@ -65,15 +66,38 @@ export async function goProgram(
   if (log === undefined) throw new Error(`${none}; \`make prepare\` builds it`);
   if ((await findProgram('go')) === undefined)
     throw new Error(`${none}, nor is there Go to build it`);
-  const build = { name: `${name} ${version}`, source: `${source}@${version}` };
   try {
-    await cached(part, log, (path) =>
-      buildGoProgram(build, path, { log, logFile: installLog(part) }),
-    );
+    await cached(part, log, (path) => buildGoProgram(`${source}@${version}`, path, part, log));
   } catch (error) {
     throw new Error(`${none}, and building it failed: ${messageOf(error)}`, { cause: error });
   }
   return program;
+}
+
+let lastBuild: Promise<void> = Promise.resolve();
+
+/**
+ * Builds the program of `source` (`module/path/to/program@version`) into `folder`. One at a time: a
+ * build uses all cores, and the next one finds what it has compiled.
+ */
+export function buildGoProgram(
+  source: string,
+  folder: string,
+  part: string,
+  log: (line: string) => void,
+): Promise<void> {
+  const built = lastBuild.then(() => {
+    log(`building ${part} with Go (1 to 2 min, once) …`);
+    return run({
+      command: ['go', 'install', '-trimpath', '-ldflags=-s -w', source],
+      // Without C all programs share what is compiled of Go's own packages.
+      env: { ...process.env, GOBIN: folder, CGO_ENABLED: '0' },
+      logFile: installLog(part),
+      timeoutMs: BUILD_TIMEOUT_MS,
+    });
+  });
+  lastBuild = built.catch(() => {});
+  return built;
 }
 
 /** `node tools/go-program.ts cosign` prints where it is. */

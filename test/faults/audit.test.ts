@@ -175,6 +175,7 @@ const twiceMalformed = [3, 3].map(() => ({ state: 'malformed' as const, at: AT, 
 const undeliverable = withRecords(record(1, 'undeliverable', { accountId: 'acc_1' }));
 const deadLetter = withRecords(record(1, 'dead_lettered', { accountId: 'acc_1' }));
 const processed500 = withRecords(duplicate(4, 'req_1'));
+const GRACE = { email: 'grace@example.com', emailNormalized: 'grace@example.com', ein: '2' };
 const ofFault = { userAgent: FAULT_USER_AGENT, body: undefined };
 
 test.each<[string, AuditInput, string]>([
@@ -185,12 +186,41 @@ test.each<[string, AuditInput, string]>([
     'left_open',
   ],
   ['altered bytes', withRecords(record(3, 'malformed', { body: new Binary() })), 'altered'],
+  ['another length', withRecords(record(3, 'malformed', { bodyBytes: 1 })), 'altered'],
+  ['another hash', withRecords(record(3, 'malformed', { bodySha256: '0' })), 'altered'],
+  [
+    'neither bytes nor their hash',
+    withRecords(record(3, 'malformed', { body: undefined, bodySha256: undefined })),
+    'altered',
+  ],
+  [
+    'altered bytes of an unanswered request',
+    withRecords(record(6, 'malformed', { body: new Binary() })),
+    'altered',
+  ],
   ['a 202 that was withdrawn', withRecords(record(2, 'withdrawn')), 'wrong_state'],
-  ['a cut body that is worked on', withRecords(record(7, 'rejected')), 'wrong_state'],
+  ['a 202 that was refused', withRecords(record(2, 'refused')), 'wrong_state'],
+  ['a 400 that is worked on', withRecords(duplicate(3, 'req_1')), 'wrong_state'],
+  ['a cut body that is worked on', withRecords(duplicate(7, 'req_1')), 'wrong_state'],
+  ['a 422 without a key', withRequests(sent(2, 422)), 'wrong_answer'],
   [
     'a doubled account',
     withAccounts(account(1), account(6, { _id: 'acc_2' })),
-    'account_unexpected,doubled_account',
+    'account_unexpected,doubled_account,missing_mail',
+  ],
+  ['an account of no request', withAccounts(account(1), account(9, GRACE)), 'wrong_account'],
+  [
+    'an account of a withdrawn request',
+    withAccounts(account(1), account(4, GRACE)),
+    'account_unexpected,processed_after_500',
+  ],
+  [
+    'a record that names the account of another',
+    {
+      ...withRecords(record(6, 'dead_lettered', { accountId: 'acc_1' })),
+      accounts: [account(1), account(6, GRACE)],
+    },
+    'account_disagrees,unexplained_failure',
   ],
   ['no account', withAccounts(), 'account_missing,missing_account,stray_mail,wrong_reason'],
   ['a second mail', { ...clean, mails: [mail(), mail(40)] }, 'doubled_mail,untrue_ledger'],
@@ -201,6 +231,11 @@ test.each<[string, AuditInput, string]>([
     'untrue_ledger',
   ],
   ['no mail', { ...clean, mails: [] }, 'missing_mail'],
+  [
+    'a mail to another address than that of the account',
+    withAccounts(account(1, { email: GRACE.email })),
+    'missing_mail',
+  ],
   [
     'a mail to nobody',
     { ...clean, mails: [mail(), { ...mail(), to: 'x@example.com' }] },
@@ -216,6 +251,7 @@ test.each<[string, AuditInput, string]>([
   ['a dead letter', deadLetter, 'unexplained_failure'],
   ['an undeliverable one', undeliverable, 'unexplained_failure'],
   ['a duplicate of nobody', withRecords(duplicate(2, 'req_9')), 'wrong_reason'],
+  ['a rejection without a reason', withRecords(record(2, 'rejected')), 'wrong_reason'],
   [
     'an invalid one that is a duplicate',
     withRequests(sent(2, 202, { kind: 'invalid' })),
@@ -235,7 +271,7 @@ test.each<[string, AuditInput, string]>([
   [
     'a request of a fault that is worked on',
     withRecords(record(9, 'rejected', ofFault)),
-    'stray_record',
+    'stray_record,wrong_reason',
   ],
   [
     'a state twice',
@@ -323,7 +359,19 @@ describe('requests with an idempotency key', () => {
       'are processed after a 500 only if they were sent again',
       'processed_after_500',
       [sent(1, 500, keyed)],
-      [record(1, 'completed', { accountId: 'acc_1' })],
+      [completed],
+    ],
+    [
+      'have one record',
+      'altered,doubled_key',
+      [sent(1, 202, keyed), sent(2, undefined, keyed)],
+      [completed, record(2, 'refused')],
+    ],
+    [
+      'are no duplicates of themselves',
+      'account_unexpected,processed_after_500,wrong_reason',
+      [sent(1, 500, keyed), sent(2, 202, { ...keyed, body: bodyOf(2) })],
+      [record(1, 'withdrawn'), duplicate(2, 'req_1')],
     ],
     [
       'have one id',

@@ -1,18 +1,29 @@
 /** A bounded constant load of partners; each request is in the ledger before it is sent. */
-import { Agent, request, type IncomingMessage, type OutgoingHttpHeaders } from 'node:http';
-import { Agent as TlsAgent, request as requestTls, type AgentOptions } from 'node:https';
+import {
+  Agent,
+  type IncomingMessage,
+  type OutgoingHttpHeaders,
+  request as requestPlain,
+} from 'node:http';
+import { Agent as TlsAgent, type AgentOptions, request as requestTls } from 'node:https';
 import { json } from 'node:stream/consumers';
 import { INGEST_PATH } from '../support/http.ts';
-import { Ledger, userAgentOf, type Answer, type LedgerEntry } from './ledger.ts';
-import { Planner, type PlannedRequest } from './planner.ts';
 import type { Random } from '../support/random.ts';
+import {
+  type Answer,
+  type ApplicantKeys,
+  Ledger,
+  type LedgerEntry,
+  type RequestKind,
+  userAgentOf,
+} from './ledger.ts';
 
 export interface Target {
   readonly instance: string;
   readonly url: string;
 }
 
-export interface LoadOptions {
+interface LoadOptions {
   /** The file of the ledger. */
   readonly file: string;
   readonly random: Random;
@@ -127,7 +138,7 @@ function post(
   return new Promise((resolve, reject) => {
     const cut = kind === 'cut';
     const signal = AbortSignal.timeout(CLIENT_TIMEOUT_MS);
-    const ask = url.startsWith('https:') ? requestTls : request;
+    const ask = url.startsWith('https:') ? requestTls : requestPlain;
     const outgoing = ask(
       new URL(INGEST_PATH, url),
       { method: 'POST', ...options, signal },
@@ -148,4 +159,194 @@ async function readAnswer(incoming: IncomingMessage): Promise<Omit<Answer, 'at'>
     ...(requestId === undefined ? {} : { requestId }),
     ...(typeof xRequestId === 'string' ? { xRequestId } : {}),
   };
+}
+
+// Plans requests from a seed: new applicants, repeats, races and all kinds of faults.
+
+interface PlannedRequest {
+  readonly kind: RequestKind;
+  readonly applicant?: ApplicantKeys;
+  readonly body: Buffer;
+  readonly key: 'good' | 'inactive' | 'unknown' | 'none';
+  readonly idempotencyKey?: string;
+}
+
+const WEIGHTS = {
+  fresh: 62,
+  repeat: 6,
+  repeatDressedUp: 4,
+  race: 4,
+  sameEmail: 3,
+  sameEin: 3,
+  malformed: 8,
+  tooLarge: 1,
+  invalid: 6,
+  badKey: 3,
+  cut: 1,
+  secondBody: 3,
+} as const;
+
+/** Repeats choose from this number of latest applicants. */
+const REMEMBERED = 40;
+/** A race sends one application this many times at once, and up to three more. */
+const RACE_LEAST = 3;
+const RACE_SPREAD = 4;
+const FIRST_EIN = 100_000_000;
+const TOO_LARGE_BYTES = 65_500;
+/** The share of failed requests that are sent again. */
+const RETRY_SHARE = 0.5;
+const KEYED_SHARE = 0.5;
+/** The share of repeats in what is sent while there are failed requests. */
+const AGAIN_SHARE = 0.5;
+
+const NAMES = [
+  'Ada Ltd',
+  'Åse & Sønner AS',
+  '株式会社 例',
+  'O"Hara <b>Partners</b>',
+  'Nulls \u0000 Inc',
+  'x'.repeat(900),
+] as const;
+const MALFORMED = ['', '[]', 'null', '"text"', '17', '{"email":', '{}{}', '{"a":1}]', '\0', 'ÿþ{'];
+
+interface Recent {
+  readonly keys: ApplicantKeys;
+  readonly request: PlannedRequest;
+  readonly used: string | undefined;
+}
+
+class Planner {
+  readonly #random: Random;
+  readonly #recent: Recent[] = [];
+  readonly #again: PlannedRequest[] = [];
+  readonly #keyed: boolean;
+  #applicants: number;
+
+  /**
+   * Planners of one database need different ranges of applicants, given by `before`. With `keyed`
+   * half of new applicants have an idempotency key, and some keys come with a second body.
+   */
+  constructor(random: Random, before = 0, { keyed = false } = {}) {
+    this.#random = random;
+    this.#keyed = keyed;
+    this.#applicants = before;
+  }
+
+  next(): readonly PlannedRequest[] {
+    const random = this.#random;
+    // In a long outage repeats alone would be sent.
+    const again = random.next() < AGAIN_SHARE ? this.#again.shift() : undefined;
+    if (again !== undefined) return [again];
+    const earlier = this.#recent[random.below(this.#recent.length)];
+    const choice = random.weighted(WEIGHTS);
+    if (earlier !== undefined) {
+      const { keys, request, used } = earlier;
+      if (choice === 'repeat') return [request];
+      if (choice === 'repeatDressedUp') return [dressedUp(keys)];
+      if (choice === 'sameEmail') return [application({ ...this.#newKeys(), email: keys.email })];
+      if (choice === 'sameEin') return [application({ ...this.#newKeys(), ein: keys.ein })];
+      if (choice === 'secondBody' && this.#keyed) return this.#secondBody(used);
+    }
+    switch (choice as string) {
+      case 'race':
+        return Array<PlannedRequest>(RACE_LEAST + random.below(RACE_SPREAD)).fill(this.#fresh());
+      case 'malformed':
+        // latin1 makes some bodies invalid UTF-8.
+        return [malformed(Buffer.from(random.pick(MALFORMED), 'latin1'))];
+      case 'tooLarge':
+        return [malformed(Buffer.from(JSON.stringify({ pad: 'x'.repeat(TOO_LARGE_BYTES) })))];
+      case 'invalid':
+        return [invalid(random, this.#newKeys())];
+      case 'badKey': {
+        const key = random.pick(['inactive', 'unknown', 'none'] as const);
+        return [{ ...this.#unremembered(), kind: 'unauthorized', key }];
+      }
+      case 'cut':
+        return [{ ...this.#unremembered(), kind: 'cut' }];
+      default:
+        return [this.#fresh()];
+    }
+  }
+
+  /** Reports a failed request, which may be sent again. */
+  failed(request: PlannedRequest): void {
+    if (request.kind !== 'valid') return;
+    if (request.idempotencyKey !== undefined || this.#random.next() < RETRY_SHARE)
+      this.#again.push(request);
+  }
+
+  #newKeys(): ApplicantKeys {
+    this.#applicants += 1;
+    return {
+      email: `applicant-${this.#applicants}@example.com`,
+      ein: String(FIRST_EIN + this.#applicants),
+    };
+  }
+
+  #fresh(): PlannedRequest {
+    const keys = this.#newKeys();
+    const request = application(keys, this.#random.pick(NAMES));
+    const used = this.#keyed && this.#random.next() < KEYED_SHARE ? keyOf(keys) : undefined;
+    this.#recent.push({ keys, request, used });
+    if (this.#recent.length > REMEMBERED) this.#recent.shift();
+    // The repeat has no key, as of a partner that forgot it.
+    return used === undefined ? request : { ...request, idempotencyKey: used };
+  }
+
+  /** Sends another application under a used key, or two at once under a new one. */
+  #secondBody(used: string | undefined): PlannedRequest[] {
+    if (used !== undefined) return [{ ...application(this.#newKeys()), idempotencyKey: used }];
+    const keys = this.#newKeys();
+    return [keys, this.#newKeys()].map((each) => ({
+      ...application(each),
+      idempotencyKey: keyOf(keys),
+    }));
+  }
+
+  /** A new applicant for requests that must have no effect. */
+  #unremembered(): Pick<PlannedRequest, 'body' | 'key'> {
+    const { body, key } = application(this.#newKeys());
+    return { body, key };
+  }
+}
+
+function keyOf({ ein }: ApplicantKeys): string {
+  return `chaos-${ein}`;
+}
+
+function application(keys: ApplicantKeys, name = 'Business'): PlannedRequest {
+  const fields = { email: keys.email, business_name: name, ein: keys.ein };
+  return { kind: 'valid', applicant: keys, key: 'good', body: Buffer.from(JSON.stringify(fields)) };
+}
+
+/** The same applicant in other bytes: capitals, white space, more fields, a byte order mark. */
+function dressedUp(keys: ApplicantKeys): PlannedRequest {
+  const fields = {
+    note: 'again',
+    ein: keys.ein,
+    business_name: 'Other Name',
+    email: ` ${keys.email.toUpperCase()} `,
+  };
+  return {
+    kind: 'valid',
+    applicant: keys,
+    key: 'good',
+    body: Buffer.from(`\uFEFF${JSON.stringify(fields, null, 2)}\n`),
+  };
+}
+
+const malformed = (body: Buffer): PlannedRequest => ({ kind: 'malformed', key: 'good', body });
+
+function invalid(random: Random, keys: ApplicantKeys): PlannedRequest {
+  const valid = { email: keys.email, business_name: 'Business', ein: keys.ein };
+  const fields = random.pick<object>([
+    {},
+    { ...valid, email: 'nobody' },
+    { ...valid, email: 7 },
+    { ...valid, business_name: ' \t' },
+    { ...valid, ein: '12-3456789' },
+    { ...valid, ein: Number(keys.ein) },
+    { ...valid, ein: `${keys.ein}\n` },
+  ]);
+  return { kind: 'invalid', key: 'good', body: Buffer.from(JSON.stringify(fields)) };
 }

@@ -3,17 +3,17 @@
  * the same beside Prometheus, and the alerts each fault must raise. With `--acks` only kills and
  * power cuts are played; a run that was interrupted goes on by the same seed.
  */
-import { parseArgs } from 'node:util';
-import { table } from '../../internal/platform/process/terminal.ts';
+import { parseArgs, styleText } from 'node:util';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
-import { runMarathon } from './marathon.ts';
-import { runChaos } from './play.ts';
+import { table } from '../../internal/platform/process/terminal.ts';
+import { counted } from './audit.ts';
 import { faults, faultsNamed } from './list.ts';
+import { runMarathon } from './marathon.ts';
 import { writeTable } from './operator.ts';
+import { type ChaosResult, runChaos } from './play.ts';
 import { powerDiskObstacle } from './power-disk.ts';
 import { randomKills } from './processes.ts';
-import { cellsOf, isClean, isWell, report, resultForPrograms } from './report.ts';
-import { watchAlerts, type Alarm } from './watch.ts';
+import { type Alarm, watchAlerts } from './watch.ts';
 
 const DEFAULT_KILLS = 20;
 const DEFAULT_SECONDS_PER_FAULT = 6;
@@ -122,6 +122,63 @@ async function main(): Promise<boolean> {
     console.log(`\n${report(result)}`);
   }
   return !signal.aborted && isClean(result) && alarms.every(isWell);
+}
+
+const PRINTED = 30;
+
+function isClean(result: ChaosResult): boolean {
+  return result.audit.violations.length === 0 && result.troubles.length === 0;
+}
+
+function report(result: ChaosResult): string {
+  const { phases, total, violations, windows } = result.audit;
+  const seconds = (milliseconds?: number): string =>
+    milliseconds === undefined ? '-' : `${(milliseconds / 1_000).toFixed(1)} s`;
+  const rows = [...phases, ['total', total] as const].map(([name, counts]) => {
+    const times = result.phases.find(({ fault }) => fault === name);
+    const numbers = counted.map((what) => String(counts[what]));
+    const ends = times === undefined ? [] : [seconds(times.goesOnMs), seconds(times.settleMs)];
+    return [name, String(times?.injections ?? ''), ...numbers, ...ends];
+  });
+  const allowed = Object.groupBy(windows, ({ words, phase }) => `${words} (${phase})`);
+  const isGood = isClean(result);
+  const verdict = isGood
+    ? `clean: ${total.requests} requests, every promise kept`
+    : `${violations.length} violations, ${result.troubles.length} troubles`;
+  return [
+    table([['fault', 'times', ...counted, 'goes on after', 'settled after'], ...rows]),
+    `killed: ${JSON.stringify(result.kills)}; stores: ${result.stores}; ${result.ledgerFile}`,
+    ...Object.entries(allowed).map(
+      ([words, some = []]) => `allowed: ${some.length} × ${words}, e.g. ${some[0]?.id}`,
+    ),
+    ...result.troubles.map((words) => `TROUBLE: ${words}`),
+    ...violations
+      .slice(0, PRINTED)
+      .map(({ kind, phase, id, words }) => `VIOLATION: ${kind} (${phase}) ${id}: ${words}`),
+    `${styleText(isGood ? 'green' : 'red', verdict)} (seed ${result.seed})`,
+  ].join('\n');
+}
+
+const resultForPrograms = ({ audit, ...result }: ChaosResult): object => ({
+  ...result,
+  audit: { ...audit, phases: Object.fromEntries(audit.phases) },
+});
+
+const short = (alert: string): string => alert.replace('PartnerIngest', '');
+
+const isWell = ({ missing, unexpected, resolvedAfter }: Alarm): boolean =>
+  missing.length + unexpected.length === 0 && resolvedAfter !== undefined;
+
+function cellsOf(alarm: Alarm): string[] {
+  const { fault, fired, resolvedAfter, missing, unexpected } = alarm;
+  const times = Object.entries(fired).map(([alert, at]) => `${short(alert)} ${at.toFixed(0)} s`);
+  const wrong = [
+    ...missing.map((alert) => `missing: ${short(alert)}`),
+    ...unexpected.map((alert) => `not meant: ${short(alert)}`),
+    ...(resolvedAfter === undefined ? ['not over'] : []),
+  ];
+  const over = resolvedAfter === undefined ? '' : `over after ${resolvedAfter.toFixed(0)} s`;
+  return [fault, times.join(', '), over, wrong.join('; ') || 'ok'];
 }
 
 try {

@@ -1,24 +1,23 @@
 /** Plays one plan until every record is final, and checks the rules. */
 import { isOpen, type State } from '../../internal/submission/states.ts';
-import { startIngestProcess, type Ingest } from './ingest.ts';
-import { startOperator, type Operator } from './operator.ts';
+import { type Ingest, startIngestProcess, type Submission } from './ingest.ts';
+import { type Operator, startOperator } from './operator.ts';
 import {
   CLOCK_LEAPS_MS,
-  leapt,
-  orderEvents,
-  PROCESSORS,
-  startOf,
   type Fault,
   type FaultKind,
+  leapt,
+  orderEvents,
   type Plan,
+  PROCESSORS,
+  startOf,
 } from './plan.ts';
-import { startPartner, type Partner } from './partner.ts';
 import { startProcessor } from './processor.ts';
 import type { Temper } from './relay.ts';
-import { Violation, judge, watch, type Windows } from './rules.ts';
+import { judge, Violation, watch, type Windows } from './rules.ts';
 import type { SimProcess } from './scheduler.ts';
 import { VERY_LATE_MS } from './wire.ts';
-import { World, ourParts, type Parts } from './world.ts';
+import { ourParts, type Parts, type Sent, World } from './world.ts';
 
 /** An answer to a mail may take 10 minutes, and two ambiguous ends back off for 72 minutes each. */
 const QUIET_WITHIN_MS = 3 * 3_600_000;
@@ -266,4 +265,40 @@ function countsOf(names: readonly string[]): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const name of names) counts[name] = (counts[name] ?? 0) + 1;
   return counts;
+}
+
+// A simulated partner. With an idempotency key it repeats until it is answered.
+
+/** The earlier try or its withdrawal may still be under way. */
+const AGAIN_MS = { from: 50, to: 4_000 } as const;
+
+interface Partner {
+  submit(submission: Submission): void;
+  atRest(): boolean;
+}
+
+function startPartner(world: World, ingestNow: () => Ingest): Partner {
+  const { scheduler } = world;
+  let waiting = 0;
+  const heard = ({ answer }: Sent): boolean => answer !== undefined && answer !== 500;
+  const trySending = (submission: Submission, tries: readonly Sent[]): void => {
+    if (tries.some(heard)) {
+      waiting -= 1;
+      return;
+    }
+    const ingest = ingestNow();
+    const up = ingest.process.alive && ingest.process.frozenUntil <= scheduler.now;
+    const sent = up ? [ingest.submit(submission)] : [];
+    if (submission.key === null) return;
+    scheduler.after(scheduler.random.between(AGAIN_MS.from, AGAIN_MS.to), () =>
+      trySending(submission, [...tries, ...sent]),
+    );
+  };
+  return {
+    submit: (submission) => {
+      if (submission.key !== null) waiting += 1;
+      trySending(submission, []);
+    },
+    atRest: () => waiting === 0,
+  };
 }

@@ -1,7 +1,7 @@
-/** Rules that hold at every write, and rules that hold in the end. */
-import { hash } from 'node:crypto';
+/** Rules that hold at every write, and what the world knows to judge its end. */
 import type { Account } from '../../internal/account/account.ts';
-import { checkAlone, checkRecord, kinds as findings } from '../../internal/self-audit/rules.ts';
+import { CLAIM_TRUSTED_MS } from '../../internal/processor/step.ts';
+import { checkAlone, kinds as findings } from '../../internal/self-audit/rules.ts';
 import {
   eventsOf,
   firstStates,
@@ -10,10 +10,10 @@ import {
   type Actor,
 } from '../../internal/submission/states.ts';
 import { FIRST_DUE_MS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { judgeHistory, type Asked } from '../support/history-rules.ts';
 import type { SentMail } from './relay.ts';
 import { judgeEnded } from './told.ts';
 import type { Sent, World } from './world.ts';
-import { CLAIM_TRUSTED_MS, MAX_AMBIGUOUS } from '../../internal/processor/step.ts';
 
 /** A broken promise. */
 export class Violation extends Error {
@@ -140,58 +140,101 @@ function checkStep(
     check(after.version === before.version + 1, `${_id} was reopened under its old version`);
 }
 
-interface End {
-  readonly world: World;
-  readonly byId: ReadonlyMap<string, SubmissionRecord>;
-  readonly accounts: readonly Account[];
-  readonly windows: Windows;
-}
-
 /** Throws a `Violation` if a promise is broken. */
 export function judge(world: World): Windows {
   const windows: Windows = { ambiguous: 0, killed: 0, frozen: 0, cutOff: 0, processedAfter500: 0 };
-  const byId = new Map(world.records().map((record) => [record._id, record]));
-  const accounts = world.allAccounts();
-  const end = { world, byId, accounts, windows };
-  for (const key of ['emailNormalized', 'ein', 'requestId'] as const) {
-    const values = accounts.map((account) => account[key]);
-    const twice = values.find((value, index) => values.indexOf(value) !== index);
-    insist(twice === undefined, `two accounts share the ${key} ${twice}`);
+  const records = new Map(world.records().map((record) => [record._id, record]));
+  judgeHistory(
+    {
+      asked: world.sent.map((sent) => askedOf(sent, records)),
+      records,
+      accounts: world.allAccounts(),
+      // A crash of the database may have restored an account.
+      erasedAccounts: [...world.erasedAccounts.values()].filter(
+        ({ _id }) => world.accounts.get(_id) === undefined,
+      ),
+      mails: world.relay.mails,
+      erased({ _id }, body) {
+        if (world.erasures.has(_id)) return 'all';
+        const text = body.toString().toLowerCase();
+        return [...world.erasedPeople].some((person) => text.includes(person)) ? 'body' : undefined;
+      },
+      couldNotWithdraw({ sent }, { _id, state, erasedAt }) {
+        const isEndedUnread = erasedAt !== undefined || state === 'closed';
+        if (isEndedUnread && !world.claimed.has(_id)) return true;
+        // Reconcile had the record by then, so no answer may be a 500.
+        insist(
+          sent.answeredAt! - sent.at < FIRST_DUE_MS,
+          `${sent.requestId} was answered 500 too late`,
+        );
+        const could = wasCutOff(world, sent);
+        if (could) windows.processedAfter500 += 1;
+        return could;
+      },
+      reopened: (requestId) => world.reopenings.get(requestId) ?? [],
+      unexplained: (account, mails) =>
+        unexplained(mails, { world, windows, wishes: world.mailWishes.get(account._id) ?? [] }),
+    },
+    (kind, id, words) => insist(false, `${kind}: ${id} ${words}`),
+  );
+  for (const { _id, state, bouncedAt, erasedAt } of records.values()) {
+    if (state !== 'completed' || bouncedAt === undefined || erasedAt !== undefined) continue;
+    const account = world.allAccounts().find(({ requestId }) => requestId === _id);
+    const mails = world.relay.mails.filter(({ accountId }) => accountId === account?._id);
+    insist(
+      mails.some(({ at }) => at >= (world.bounces.get(_id) ?? 0)),
+      `${_id} is completed, and its mail came back`,
+    );
   }
-  judgeAnswers(end);
-  judgeKeys(end);
-  for (const record of byId.values()) judgeRecord(record, end);
-  for (const account of accounts) judgeMails(account, end);
-  judgeErasures(end);
+  judgeErasures(world, records);
   for (const ended of world.ended) judgeEnded(world, ended);
   insist(world.untrue.length === 0, world.untrue.join('; '));
-  judgeAudit(end);
   return windows;
 }
 
-/** `partner-ingest audit` must find nothing. */
-function judgeAudit({ world, byId, accounts }: End): void {
-  const options = { now: world.scheduler.date(), onHold: new Set<string>() };
-  for (const record of byId.values()) {
-    const account = accounts.find(({ requestId }) => requestId === record._id);
-    const found = checkRecord(record, account, options);
-    const problem = found.find((kind) => findings[kind].weight === 'problem');
-    insist(problem === undefined, `audit says ${problem} of ${record._id}`);
-  }
+function askedOf(
+  sent: Sent,
+  records: ReadonlyMap<string, SubmissionRecord>,
+): Asked & { readonly sent: Sent } {
+  const { requestId: id, body, key, answer: status, answeredId = id } = sent;
+  const own = records.get(id);
+  return {
+    id,
+    key: key ?? undefined,
+    body,
+    cut: false,
+    status,
+    record: records.get(answeredId),
+    stored: own === undefined ? [] : [own],
+    sent,
+  };
+}
+
+/** Says whether ingest died or was cut off until reconcile found the record. */
+function wasCutOff(world: World, { ingest, at }: Sent): boolean {
+  return world.disturbances.some(({ kind, process, from, until }) =>
+    kind === 'cutOff'
+      ? from <= at + FIRST_DUE_MS && until > at + FIRST_DUE_MS
+      : process === ingest && until >= at,
+  );
 }
 
 /** An erased account is gone, and only a worker with an older claim may mail it. */
-function judgeErasures(end: End): void {
-  const { world, byId } = end;
+function judgeErasures(world: World, records: ReadonlyMap<string, SubmissionRecord>): void {
+  for (const { requestId, answer, answeredId = requestId, at } of world.sent) {
+    const erasedAt = answer === 202 ? world.erasures.get(answeredId)?.at : undefined;
+    insist(
+      at <= (erasedAt ?? Infinity),
+      `${requestId} was answered 202 because of ${answeredId}, which is erased`,
+    );
+  }
   for (const [id, named = id] of world.toErase) {
     // By the time of the erasure it may have stood for another address.
     if (named !== id && world.corrected.has(named)) continue;
-    const { body, applicant } = byId.get(id) ?? {};
+    const { body, applicant } = records.get(id) ?? {};
     insist(body === undefined && applicant === undefined, `${id} is not erased`);
   }
-  for (const account of world.erasedAccounts.values()) {
-    const { _id, requestId } = account;
-    // A crash of the database has restored it.
+  for (const { _id, requestId } of world.erasedAccounts.values()) {
     if (world.accounts.get(_id) !== undefined) continue;
     const erasure = world.erasures.get(requestId);
     insist(erasure !== undefined, `the account of ${requestId} is erased, its record is not`);
@@ -202,149 +245,18 @@ function judgeErasures(end: End): void {
         mails.every(({ at }) => at <= erasure.at + CLAIM_TRUSTED_MS),
       `${requestId} was mailed after it was erased`,
     );
-    judgeMails(account, end);
   }
 }
 
-function judgeAnswers({ world, byId, windows }: End): void {
-  for (const sent of world.sent) {
-    const { requestId, answer, answeredAt, answeredId = requestId, body } = sent;
-    const record = byId.get(answeredId);
-    if (answer === 202) {
-      insist(record !== undefined, `${requestId} was answered 202 and is lost`);
-      insist(record.state !== 'withdrawn', `${requestId} was answered 202 and then withdrawn`);
-      insist(isKept(body, record, world), `${requestId} is not what was sent`);
-      insist(
-        sent.at <= (world.erasures.get(answeredId)?.at ?? Infinity),
-        `${requestId} was answered 202 because of ${answeredId}, which is erased`,
-      );
-    }
-    const isSame = body.equals(record?.body?.buffer ?? Buffer.alloc(0));
-    insist(
-      answer !== 422 || (record !== undefined && !isSame),
-      `${requestId} was answered 422 because of ${answeredId}`,
-    );
-    if (answer === 500 && record !== undefined && wasProcessed(record, world)) {
-      // Reconcile had the record by then, so no answer may be a 500.
-      insist(answeredAt! - sent.at < FIRST_DUE_MS, `${requestId} was answered 500 too late`);
-      insist(couldNotWithdraw(world, sent), `${requestId} was answered 500 and processed`);
-      windows.processedAfter500 += 1;
-    }
-  }
-}
-
-/** Says whether the body is kept. One that mentions an erased person goes alone. */
-function isKept(
-  sent: Buffer,
-  { body, bodySha256 }: SubmissionRecord,
-  { erasedPeople }: World,
-): boolean {
-  if (bodySha256 === undefined) return true;
-  if (body !== undefined) return sent.equals(body.buffer);
-  const text = sent.toString().toLowerCase();
-  return (
-    hash('sha256', sent, 'hex') === bodySha256 &&
-    [...erasedPeople].some((person) => text.includes(person))
-  );
-}
-
-function wasProcessed(
-  { _id, state, adopted, erasedAt }: SubmissionRecord,
-  { claimed }: World,
-): boolean {
-  const endedUnread = (erasedAt !== undefined || state === 'closed') && !claimed.has(_id);
-  // A repeat has adopted the record.
-  return state !== 'withdrawn' && adopted !== true && !endedUnread;
-}
-
-/** Each key has one open record, whose id is in every 202. */
-function judgeKeys({ world, byId }: End): void {
-  const keyed = world.sent.filter(({ key }) => key !== null);
-  for (const [key, tries] of Map.groupBy(keyed, (sent) => sent.key)) {
-    const ids = new Set(tries.map(({ requestId }) => requestId));
-    const records = [...byId.values()].filter(
-      ({ _id, state }) => ids.has(_id) && state !== 'withdrawn',
-    );
-    insist(records.length <= 1, `${key} has ${records.length} live records`);
-    const accepted = tries.filter(({ answer }) => answer === 202);
-    const answers = new Set(accepted.map(({ answeredId }) => answeredId));
-    insist(answers.size <= 1, `${key} was answered 202 with ${answers.size} ids`);
-    const bodies = new Set(accepted.map(({ body }) => body.toString()));
-    insist(bodies.size <= 1, `${key} was answered 202 for ${bodies.size} bodies`);
-    const own = records
-      .flatMap(({ reasons = [] }) => reasons)
-      .find(({ duplicateOf = '' }) => ids.has(duplicateOf));
-    insist(own === undefined, `${key}: a submission is called a duplicate of itself`);
-  }
-}
-
-/** Says whether ingest died or was cut off until reconcile found the record. */
-function couldNotWithdraw(world: World, { ingest, at }: Sent): boolean {
-  return world.disturbances.some(({ kind, process, from, until }) =>
-    kind === 'cutOff'
-      ? from <= at + FIRST_DUE_MS && until > at + FIRST_DUE_MS
-      : process === ingest && until >= at,
-  );
-}
-
-function judgeRecord(record: SubmissionRecord, { byId, accounts }: End): void {
-  if (record.erasedAt !== undefined) return;
-  const account = accounts.find(({ requestId }) => requestId === record._id);
-  insist(
-    [undefined, account?._id].includes(record.accountId),
-    `${record._id} names an account that is not its own`,
-  );
-  if (record.state !== 'rejected') return;
-  insist(record.reasons !== undefined && record.reasons.length > 0, `${record._id} has no reason`);
-  for (const { duplicateOf } of record.reasons) {
-    if (duplicateOf === undefined) continue;
-    const other = byId.get(duplicateOf);
-    const stands =
-      other?.erasedAt !== undefined || accounts.some((one) => one.requestId === other?._id);
-    insist(
-      other?._id !== record._id && stands,
-      `${record._id} is called a duplicate of ${duplicateOf}, which has no account`,
-    );
-  }
-}
-
-/** One mail for each account and each wish, except for the windows. */
-function judgeMails(account: Account, { world, byId, windows }: End): void {
-  const record = byId.get(account.requestId);
-  const wishes = world.mailWishes.get(account._id) ?? [];
-  const { requestId: id } = account;
-  const mails = world.relay.mails.filter(({ accountId }) => accountId === account._id);
-  const completed = record?.state === 'completed' && record.erasedAt === undefined;
-  insist(
-    !completed || mails.some(({ to }) => to === (account.released ?? account).email),
-    `${id} is completed without a mail to its address`,
-  );
-  const bouncedAt = record?.bouncedAt === undefined ? 0 : (world.bounces.get(id) ?? 0);
-  insist(
-    !completed || mails.some(({ at }) => at >= bouncedAt),
-    `${id} is completed, and its mail came back`,
-  );
-  const wishedSince = wishes.some((at) => at >= (mails.at(-1)?.at ?? 0));
-  insist(
-    !completed || account.notifiedAt !== undefined || wishedSince,
-    `${id} is completed, but its account does not know that the mail is out`,
-  );
-  insist(
-    mails.length <= (account.mail?.possible ?? 0),
-    `${id} was mailed ${mails.length} times; its ledger says ${account.mail?.possible}`,
-  );
-  const periods = [0, ...(world.reopenings.get(account.requestId) ?? []), Infinity];
-  for (const [index, from] of periods.slice(0, -1).entries()) {
-    const within = mails.filter(
-      ({ startedAt }) => startedAt >= from && startedAt < periods[index + 1]!,
-    );
-    for (const [to, some] of Map.groupBy(within, (mail) => mail.to)) {
-      insist(
-        some.length <= MAX_AMBIGUOUS,
-        `${id} was mailed ${some.length} times at ${to} without an operator's wish`,
-      );
-    }
-  }
+/** Says which mail came again without a wish and without a window, and counts the windows. */
+function unexplained(
+  mails: readonly SentMail[],
+  {
+    world,
+    windows,
+    wishes,
+  }: { readonly world: World; readonly windows: Windows; readonly wishes: readonly number[] },
+): string | undefined {
   // An earlier mail may arrive after the one that an operator asked for.
   const begun = mails.toSorted((one, other) => one.startedAt - other.startedAt);
   for (const [index, mail] of begun.entries()) {
@@ -353,9 +265,10 @@ function judgeMails(account: Account, { world, byId, windows }: End): void {
     if (before === undefined || wishes.some((at) => at >= before.startedAt && at <= mail.at))
       continue;
     const window = windowOf(world, before, mail);
-    insist(window !== undefined, `${id} was mailed twice, at ${before.at} and ${mail.at} ms`);
+    if (window === undefined) return `was mailed twice, at ${before.at} and ${mail.at} ms`;
     windows[window] += 1;
   }
+  return undefined;
 }
 
 /** The window that kept the worker of `first` from noting it before `second`. */

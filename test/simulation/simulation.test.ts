@@ -192,7 +192,7 @@ const made: Readonly<Record<string, Made>> = {
           fault('mongo_away', 120_000, 1_000),
         ],
       }),
-    broken: [[{ Ledger: Trusting }, /does not know that the mail is out/]],
+    broken: [[{ Ledger: Trusting }, /mail_not_noted/]],
   },
   /** The relay takes minutes to answer. */
   'processors that are killed at every hand-over mail an applicant three times at most': {

@@ -5,14 +5,14 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import puppeteer, { type Browser, type Page } from 'puppeteer-core';
 import { ROOT } from '../../tools/root.ts';
-import { installLog } from '../../deploy/local/stores/cache.ts';
-import { findProgram, run } from '../../deploy/local/stores/process.ts';
+import { installPackage } from '../../deploy/local/stores/install.ts';
+import { findProgram } from '../../deploy/local/stores/process.ts';
 
-export const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome'];
+const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome'];
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
-export async function findBrowser(): Promise<string | undefined> {
+async function findBrowser(): Promise<string | undefined> {
   const found = await Promise.all(BROWSERS.map(findProgram));
   return found.find((path) => path !== undefined);
 }
@@ -45,26 +45,12 @@ export async function isTooWide(page: Page): Promise<boolean> {
   return page.evaluate('document.documentElement.scrollWidth > innerWidth') as Promise<boolean>;
 }
 
-const INSTALL_TIMEOUT_MS = 300_000;
-
 /** Installs Debian's package if there is no browser; returns why it cannot. */
 export async function installBrowser(log: (line: string) => void): Promise<string | undefined> {
   if ((await findBrowser()) !== undefined) return undefined;
   if (process.getuid?.() !== 0 || (await findProgram('apt-get')) === undefined)
     return `no ${BROWSERS.join(', ')} on the PATH, and this is not Debian as root`;
-  log('Chromium: installing the package of Debian');
-  await run({
-    command: [
-      'apt-get',
-      'install',
-      '--yes',
-      '--no-install-recommends',
-      '--option=DPkg::Lock::Timeout=120',
-      'chromium',
-    ],
-    logFile: installLog('chromium'),
-    timeoutMs: INSTALL_TIMEOUT_MS,
-  });
+  await installPackage('chromium', log);
   return undefined;
 }
 

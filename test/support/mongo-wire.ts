@@ -1,8 +1,8 @@
 /** A proxy that keeps every command of MongoDB's clients, may hold some and change answers. */
-import { connect, createServer, type Socket } from 'node:net';
+import { connect } from 'node:net';
 import type { Document } from 'mongodb';
 import { bodyOf, message, messageCutter, requestOf, responseTo } from './replica-set/wire.ts';
-import { listen } from './listen.ts';
+import { startTcpProxy } from './tcp-proxy.ts';
 
 export interface MongoWire {
   readonly url: string;
@@ -19,10 +19,10 @@ export interface MongoWire {
   close(): Promise<void>;
 }
 
+const GREETINGS = ['hello', 'ismaster', 'isMaster'];
+
 export async function startMongoWire(url: string): Promise<MongoWire> {
-  const target = new URL(url);
   const commands: Document[] = [];
-  const sockets = new Set<Socket>();
   let change: Parameters<MongoWire['answer']>[0] = () => undefined;
   let instead: Parameters<MongoWire['instead']>[0] = () => undefined;
   let holds: (command: Document) => boolean = () => false;
@@ -30,7 +30,8 @@ export async function startMongoWire(url: string): Promise<MongoWire> {
 
   const land = (bytes: Buffer): Promise<void> =>
     new Promise((resolve, reject) => {
-      const store = connect({ port: Number(target.port), host: target.hostname });
+      const { port, hostname: host } = new URL(url);
+      const store = connect({ port: Number(port), host });
       store.on('error', reject);
       store.once('data', () => {
         store.destroy();
@@ -39,57 +40,37 @@ export async function startMongoWire(url: string): Promise<MongoWire> {
       store.write(bytes);
     });
 
-  const server = createServer({ noDelay: true }, (client) => {
-    const store = connect({ port: Number(target.port), host: target.hostname, noDelay: true });
+  const proxy = await startTcpProxy(url, undefined, (client) => {
     const asked = new Map<number, Document>();
-    const pass = (
-      from: Socket,
-      to: Socket,
-      through: (bytes: Buffer) => Buffer | undefined,
-    ): void => {
-      const cut = messageCutter();
-      sockets.add(from);
-      from.on('data', (bytes) => {
-        for (const one of cut(bytes)) {
-          const passed = through(one);
-          if (passed !== undefined && !to.destroyed) to.write(passed);
-        }
-      });
-      from.on('error', () => to.destroy());
-      from.once('close', () => {
-        sockets.delete(from);
-        to.destroySoon();
-      });
-    };
-    pass(client, store, (bytes) => {
+    const [requestsIn, repliesIn] = [messageCutter(), messageCutter()];
+    const passes = (bytes: Buffer): boolean => {
       const { id, command } = requestOf(bytes);
       commands.push(command);
       const answer = instead(command);
-      if (answer !== undefined) {
-        client.write(message(answer, { to: id }));
-        return undefined;
+      if (answer !== undefined) client.write(message(answer, { to: id }));
+      else if (holds(command)) held.push(() => land(bytes));
+      else {
+        asked.set(id, command);
+        return true;
       }
-      asked.set(id, command);
-      if (!holds(command)) return bytes;
-      held.push(() => land(bytes));
-      return undefined;
-    });
-    pass(store, client, (bytes) => {
+      return false;
+    };
+    const changed = (bytes: Buffer): Buffer => {
       const to = responseTo(bytes);
       const command = asked.get(to);
       asked.delete(to);
       // A greeting of the old form is passed on unchanged.
-      const greeting =
-        command === undefined || ['hello', 'ismaster', 'isMaster'].some((name) => name in command);
-      const changed = greeting ? undefined : change(command, bodyOf(bytes));
-      return changed === undefined ? bytes : message(changed, { to });
-    });
+      if (command === undefined || GREETINGS.some((name) => name in command)) return bytes;
+      const reply = change(command, bodyOf(bytes));
+      return reply === undefined ? bytes : message(reply, { to });
+    };
+    return {
+      toStore: (bytes) => requestsIn(bytes).filter(passes),
+      toClient: (bytes) => repliesIn(bytes).map(changed),
+    };
   });
-  const own = new URL(url);
-  own.hostname = '127.0.0.1';
-  own.port = String(await listen(server));
   return {
-    url: own.href,
+    url: proxy.url,
     commands,
     answer: (wanted) => {
       change = wanted;
@@ -102,10 +83,6 @@ export async function startMongoWire(url: string): Promise<MongoWire> {
       held = [];
       return held;
     },
-    close: () =>
-      new Promise((resolve) => {
-        for (const socket of sockets) socket.destroy();
-        server.close(() => resolve());
-      }),
+    close: () => proxy.close(),
   };
 }

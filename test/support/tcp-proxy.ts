@@ -1,4 +1,4 @@
-/** A TCP proxy that delays, holds or cuts connections to a store. */
+/** A TCP proxy that delays, holds, cuts or changes what goes to a store. */
 import { connect, createServer, type Socket } from 'node:net';
 import { listen } from './listen.ts';
 
@@ -22,10 +22,19 @@ export interface TcpProxy {
   close(): Promise<void>;
 }
 
-/** `random` returns 0 to 1, for the delays. */
+/** What one connection passes on, in each direction. */
+export interface Filter {
+  toStore(bytes: Buffer): readonly Buffer[];
+  toClient(bytes: Buffer): readonly Buffer[];
+}
+
+const unchanged = (): Filter => ({ toStore: (bytes) => [bytes], toClient: (bytes) => [bytes] });
+
+/** `random` returns 0 to 1, for the delays. `filterOf` makes the filter of a connection. */
 export async function startTcpProxy(
   url: string,
   random: () => number = Math.random,
+  filterOf: (client: Socket) => Filter = unchanged,
 ): Promise<TcpProxy> {
   let target = new URL(url);
   const pairs = new Set<{
@@ -56,12 +65,16 @@ export async function startTcpProxy(
     const pair = { client, store, held: [] as Buffer[], deaf: false };
     pairs.add(pair);
     const [toStore, toClient] = [inOrder(), inOrder()];
+    const filter = filterOf(client);
     client.on('data', (bytes) => {
-      if (holding) pair.held.push(bytes);
-      else toStore(() => write(store, bytes));
+      for (const one of filter.toStore(bytes)) {
+        if (holding) pair.held.push(one);
+        else toStore(() => write(store, one));
+      }
     });
     store.on('data', (bytes) => {
-      if (!pair.deaf) toClient(() => write(client, bytes));
+      if (pair.deaf) return;
+      for (const one of filter.toClient(bytes)) toClient(() => write(client, one));
     });
     client.on('error', () => undefined);
     store.on('error', () => client.resetAndDestroy());

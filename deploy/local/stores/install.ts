@@ -1,12 +1,12 @@
 // Makes the parts of the "debian" way, once: a root file system with the servers, FerretDB, and an
 // initialised database.
 
-import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import process from 'node:process';
-import { machineMirror, validityOptions } from './apt.ts';
+import { buildGoProgram } from '../../../tools/go-program.ts';
+import { endOf } from '../../../tools/program.ts';
 import { cached, installLog, isCached } from './cache.ts';
-import { buildGoProgram } from './go.ts';
 import { findProgram, run, succeeds } from './process.ts';
 import { DATA_IN_ROOT, inRoot, makeDataDir } from './root.ts';
 
@@ -117,6 +117,32 @@ export async function installHaproxy(log: (line: string) => void): Promise<strin
   return await rootOf(HAPROXY_PART, ['haproxy'], log);
 }
 
+// What apt itself knows of this machine, so that no mirror's name stands in the project.
+
+/** The lines that an apt program prints; none where there is no apt. */
+async function linesOf(program: string, ...args: readonly string[]): Promise<string[]> {
+  const { out } = await endOf(program, args).catch(() => ({ out: '' }));
+  return out.split('\n').filter((line) => line !== '');
+}
+
+/** The mirror from which this machine gets its Debian; undefined on another system. */
+async function machineMirror(): Promise<string | undefined> {
+  const release = await readFile('/etc/os-release', 'utf8').catch(() => '');
+  if (!/^ID=["']?debian["']?$/m.test(release)) return undefined;
+  const format = ['--format', '$(REPO_URI) $(RELEASE)', 'Created-By: Packages'];
+  const sources = await linesOf('apt-get', 'indextargets', ...format);
+  // Third parties use the names of releases too, but only Debian has `-updates`, or is called so.
+  const own =
+    sources.find((source) => source.endsWith('-updates')) ??
+    sources.find((source) => /\/debian\/? /.test(source));
+  return (own ?? sources[0])?.split(' ')[0];
+}
+
+/** The machine's settings about expired indexes: a frozen mirror is taken only when told so. */
+async function validityOptions(): Promise<string[]> {
+  return (await linesOf('apt-config', 'dump')).filter((line) => line.includes('Check-Valid-Until'));
+}
+
 /** One for all roots: two calls of apt-get at once hinder each other. */
 let mmdebstrap: Promise<void> | undefined;
 
@@ -131,7 +157,7 @@ async function rootOf(
     const mirror = await machineMirror();
     if (mirror === undefined)
       throw new Error('no Debian mirror in the apt sources of this machine');
-    mmdebstrap ??= installMmdebstrap(log, logFile);
+    mmdebstrap ??= installPackage('mmdebstrap', log);
     await mmdebstrap;
     log(`making a root file system with ${packages.join(', ')} (about 1 min, once) …`);
     const aptOptions = (await validityOptions()).map((option) => `--aptopt=${option}`);
@@ -157,21 +183,23 @@ async function rootOf(
   });
 }
 
-async function installMmdebstrap(log: (line: string) => void, logFile: string): Promise<void> {
-  if ((await findProgram('mmdebstrap')) !== undefined) return;
-  log('installing mmdebstrap with apt-get …');
+/** Installs a package of Debian with its program of the same name, where there is none. */
+export async function installPackage(name: string, log: (line: string) => void): Promise<void> {
+  if ((await findProgram(name)) !== undefined) return;
+  log(`installing ${name} with apt-get …`);
   const apt = ['apt-get', '-q', '-o', `DPkg::Lock::Timeout=${APT_LOCK_TIMEOUT_S}`];
-  // oxlint-disable-next-line node/no-process-env -- apt needs the environment as it is, and must not ask
-  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
+  const settings = {
+    logFile: installLog(name),
+    // oxlint-disable-next-line node/no-process-env -- apt needs the environment as it is, and must not ask
+    env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
+    timeoutMs: INSTALL_TIMEOUT_MS,
+    // To kill apt in the middle of its work would leave the machine's packages in disorder.
+    untied: true,
+  };
   // A third party's source that cannot be read is no reason to stop: the installation says whether
-  // the package was found. Not tied to us: to kill apt in the middle of its work would leave the
-  // machine's packages in disorder.
-  const settings = { logFile, env, timeoutMs: INSTALL_TIMEOUT_MS, untied: true };
+  // the package was found.
   await run({ ...settings, command: [...apt, 'update'] }).catch(() => undefined);
-  await run({
-    ...settings,
-    command: [...apt, 'install', '-y', '--no-install-recommends', 'mmdebstrap'],
-  });
+  await run({ ...settings, command: [...apt, 'install', '-y', '--no-install-recommends', name] });
 }
 
 /** FerretDB's program, built by Go when it is not there. */
@@ -179,8 +207,7 @@ export async function installFerretDb(log: (line: string) => void): Promise<stri
   return await cached(FERRETDB_PART, log, async (path) => {
     const directory = `${path}.d`;
     await rm(directory, { recursive: true, force: true });
-    const program = { name: `FerretDB ${FERRETDB_VERSION}`, source: FERRETDB_SOURCE };
-    await buildGoProgram(program, directory, { log, logFile: installLog('ferretdb') });
+    await buildGoProgram(FERRETDB_SOURCE, directory, FERRETDB_PART, log);
     await rename(join(directory, 'ferretdb'), path);
     await rm(directory, { recursive: true, force: true });
   });

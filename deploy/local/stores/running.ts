@@ -29,7 +29,7 @@ export function redisArguments(address = '127.0.0.1'): string[] {
   return Object.entries(settings).flatMap(([name, value]) => [`--${name}`, value]);
 }
 
-interface Running {
+export interface Running {
   kind: StoreKind;
   protocol: 'mongodb' | 'redis';
   describe(version: string): string;

@@ -3,10 +3,9 @@
  * majority, or lose writes without a majority. Each process may have a door of its own: the same
  * set on other ports, which can be cut off alone.
  */
-import { Long, MongoClient, ObjectId, type Document } from 'mongodb';
-import { helloOf, INTERRUPTED, notPrimary, SET_NAME, TIMED_OUT } from './answers.ts';
-import { Login, type Credentials } from './login.ts';
-import { Member, type Certificate, type Line } from './member.ts';
+import { type Document, Long, MongoClient, ObjectId } from 'mongodb';
+import { type Credentials, Login } from './login.ts';
+import { type Certificate, type Line, Member } from './member.ts';
 import { PreImages } from './pre-images.ts';
 import { bodyOf, legacyReply, message, type Request } from './wire.ts';
 
@@ -311,4 +310,66 @@ export class ReplicaSet {
     if (end === 'interrupted') return message(INTERRUPTED, { to: id });
     return message({ ...bodyOf(reply), writeConcernError: TIMED_OUT }, { to: id });
   }
+}
+
+// Answers that members of a replica set give without the store.
+
+const SET_NAME = 'rs0';
+const MAX_WIRE_VERSION = 21;
+
+/** The answer of a member that is not the primary; a numbered write may be repeated. */
+function notPrimary(command: Document): Document {
+  const error = { ok: 0, code: 10_107, codeName: 'NotWritablePrimary', errmsg: 'not primary' };
+  return 'txnNumber' in command ? { ...error, errorLabels: ['RetryableWriteError'] } : error;
+}
+
+const INTERRUPTED = {
+  ok: 0,
+  code: 11_602,
+  codeName: 'InterruptedDueToReplStateChange',
+  errmsg: 'operation was interrupted',
+};
+
+/** The error of a write that no majority acknowledged in time. */
+const TIMED_OUT = {
+  code: 64,
+  codeName: 'WriteConcernTimeout',
+  errmsg: 'waiting for replication timed out',
+  errInfo: { wtimeout: true },
+};
+
+function helloOf(member: {
+  readonly index: number;
+  readonly ports: readonly number[];
+  readonly primary: number | undefined;
+  readonly term: number;
+  readonly topologyVersion: Document;
+  readonly localTime: Date;
+}): Document {
+  const hosts = member.ports.map((port) => `127.0.0.1:${port}`);
+  const primary = member.primary === member.index;
+  return {
+    ok: 1,
+    helloOk: true,
+    setName: SET_NAME,
+    setVersion: 1,
+    hosts,
+    me: hosts[member.index],
+    isWritablePrimary: primary,
+    ismaster: primary,
+    secondary: !primary,
+    ...(member.primary === undefined ? {} : { primary: hosts[member.primary] }),
+    ...(primary
+      ? { electionId: new ObjectId(`7fffffff${member.term.toString(16).padStart(16, '0')}`) }
+      : {}),
+    topologyVersion: member.topologyVersion,
+    maxBsonObjectSize: 16_777_216,
+    maxMessageSizeBytes: 48_000_000,
+    maxWriteBatchSize: 100_000,
+    localTime: member.localTime,
+    logicalSessionTimeoutMinutes: 30,
+    minWireVersion: 0,
+    maxWireVersion: MAX_WIRE_VERSION,
+    readOnly: false,
+  };
 }
