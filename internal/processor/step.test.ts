@@ -28,11 +28,6 @@ function verdict(
 const none = { ambiguous: 0, backedOffMs: 0 };
 
 describe('verdict', () => {
-  test('a permanent failure is undeliverable, and a crashing record a dead letter', () => {
-    expect(verdict('permanent', none)).toMatchObject({ kind: 'end', event: 'bounce' });
-    expect(verdict('crashed', none)).toMatchObject({ kind: 'end', event: 'give_up' });
-  });
-
   test.each(['infrastructure', 'relay'] as const)(
     '%s counts no attempt, however long it lasts',
     (failure) => {
