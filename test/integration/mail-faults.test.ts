@@ -115,6 +115,21 @@ test.each([
   },
 );
 
+test('a record whose workers died five times becomes a dead letter', async () => {
+  world.mail.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 mailbox busy' } });
+  const application = newApplication();
+  const { _id } = await settled(await submit(world, ingest, application));
+  world.mail.setFault(undefined);
+  const past = new Date(Date.now() - 1_000);
+  await world.stores.requests.updateOne(
+    { _id },
+    { $set: { crashes: 4, claimedUntil: past, dueAt: past } },
+  );
+  const { lastError } = await world.recordIn('dead_lettered', _id);
+  expect(lastError).toContain('ended without a word');
+  expect(world.mail.mailsTo(application.email)).toHaveLength(0);
+});
+
 /** Begins a fault that also affects open connections. */
 async function refuseSessions(fault: SmtpFault): Promise<void> {
   await world.mail.stopListening();

@@ -271,22 +271,28 @@ describe('the list', () => {
   const DAY_MS = 86_400_000;
   const startedAt = Date.now();
   /** One request a minute, newest first. */
-  const mine: SubmissionRecord[] = [];
-  const listOnce = (query: string, options: RequestOptions = {}): Promise<Answer> =>
-    send(ingest.url, {
-      method: 'GET',
-      key: otherKey,
-      path: `${LIST_PATH}?${query}`,
-      ...options,
-    });
-  const list = (...given: Parameters<typeof listOnce>): Promise<Answer> =>
-    lookedUp(() => listOnce(...given));
+  const mine = Array.from({ length: 350 }, (_, minutesAgo) => {
+    const receivedAt = new Date(startedAt - minutesAgo * 60_000);
+    // An id is made when the headers come, up to 20 s before.
+    const _id = firstIdAt('req', new Date(receivedAt.getTime() - 20_000));
+    const state = minutesAgo % 7 === 0 ? 'rejected' : 'completed';
+    return newRecord({ _id, receivedAt, partnerId: 'other', state });
+  });
+  const list = (query: string, options: RequestOptions = {}): Promise<Answer> =>
+    lookedUp(() =>
+      send(ingest.url, {
+        method: 'GET',
+        key: otherKey,
+        path: `${LIST_PATH}?${query}`,
+        ...options,
+      }),
+    );
   const idsIn = ({ json }: Answer): string[] =>
     (json as Page).data.submissions.map(({ request_id }) => request_id);
   const at = (minutesAgo: number): string =>
     encodeURIComponent(new Date(startedAt - minutesAgo * 60_000).toISOString());
 
-  async function allPages(query: string, between: () => Promise<unknown>): Promise<string[]> {
+  async function allPages(query: string, between = async (): Promise<unknown> => undefined) {
     const ids: string[] = [];
     for (let cursor = ''; ;) {
       const page = await list(`${query}&cursor=${cursor}`);
@@ -297,16 +303,7 @@ describe('the list', () => {
     }
   }
 
-  beforeAll(async () => {
-    for (let minutesAgo = 0; minutesAgo < 350; minutesAgo += 1) {
-      const receivedAt = new Date(startedAt - minutesAgo * 60_000);
-      // An id is made when the headers come, up to 20 s before.
-      const _id = firstIdAt('req', new Date(receivedAt.getTime() - 20_000));
-      const state = minutesAgo % 7 === 0 ? 'rejected' : 'completed';
-      mine.push(newRecord({ _id, receivedAt, partnerId: 'other', state }));
-    }
-    await world.stores.requests.insertMany(mine);
-  });
+  beforeAll(async () => void (await world.stores.requests.insertMany(mine)));
   const idsOf = (records: readonly SubmissionRecord[]): string[] => records.map(({ _id }) => _id);
 
   test('has all requests of the partner, newest first, each once while more arrive', async () => {
@@ -320,9 +317,9 @@ describe('the list', () => {
 
   test('filters by time and by state', async () => {
     const query = `since=${at(100)}&until=${at(50)}&state=`;
-    expect(await allPages(query, async () => {})).toEqual(idsOf(mine.slice(51, 101)));
+    expect(await allPages(query)).toEqual(idsOf(mine.slice(51, 101)));
     const rejected = mine.filter(({ state }) => state === 'rejected');
-    expect(await allPages('state=rejected', async () => {})).toEqual(idsOf(rejected));
+    expect(await allPages('state=rejected')).toEqual(idsOf(rejected));
   });
 
   test('reads every time of RFC 3339, and a blank where a + was lost', async () => {
@@ -399,14 +396,9 @@ test('the OpenAPI document is answered without a key, unless it is switched off'
   });
   expect(Number(answer.headers['x-ratelimit-remaining'])).toBeGreaterThan(0);
   const head = await ask(ingest.url, 'HEAD');
-  expect([head.status, head.text, head.headers['content-length']]).toEqual([
-    200,
-    '',
-    answer.headers['content-length'],
-  ]);
-  const posted = await ask(ingest.url, 'POST');
-  expectAnswer(posted, 405, USE_GET);
-  expect(posted.headers['allow']).toBe('GET, HEAD');
+  expect([head.status, head.text]).toEqual([200, '']);
+  expect(head.headers['content-length']).toBe(answer.headers['content-length']);
+  expectAnswer(await ask(ingest.url, 'POST'), 405, USE_GET);
   const off = await world.start('ingest', { OPENAPI_ENDPOINT: 'false' });
   for (const method of ['GET', 'POST'])
     expectAnswer(await ask(off.url, method), 404, bodies.notFound);
