@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
 import { createLogger } from '../platform/process/log.ts';
 import { newRandom } from '../../test/support/random.ts';
 import { MailGate, type MailGateOptions, HELD_MS } from './mail-gate.ts';
-import { refusalOf, type HandOver, type Outage, type Refusal } from './relay-answers.ts';
+import { refusalOf, type HandOver, type Outage } from './relay-answers.ts';
 import { REST_MS } from './mail-gate.ts';
 
 beforeEach(() => void jest.useFakeTimers());
@@ -17,10 +17,6 @@ const noCapacity: HandOver = {
   ...refusalOf('mail', 451),
   outage: outageOf('no_capacity'),
 };
-const about = (phase: Refusal['phase'], answer: string): HandOver => ({
-  result: 'refused',
-  ...refusalOf(phase, Number(answer.slice(0, 3)), answer),
-});
 
 /** Serves partners in turn, as the processor does. */
 function scene(options: Partial<MailGateOptions> = {}) {
@@ -157,20 +153,6 @@ test.each<[Outage['reason'], HandOver]>([
   gate.close();
 });
 
-test('a pause shows the newest reason of the relay', async () => {
-  let now: Outage | undefined = outageOf('refused');
-  const { gate, mail, passes, told } = scene({ probe: async () => now });
-  void mail('acme', QUICK_MS, noCapacity);
-  await passes(QUICK_MS);
-  expect(gate.paused).toBe('no_capacity');
-  await passes(1_000);
-  expect(gate.paused).toBe('refused');
-  now = undefined;
-  await passes(15_000);
-  expect([...new Set(told)]).toEqual(['no_capacity', 'refused', undefined]);
-  gate.close();
-});
-
 test('an e-mail that began before the end of a pause starts no new pause', async () => {
   const { gate, mail, passes, told } = scene();
   const away = outageOf('unreachable');
@@ -195,24 +177,6 @@ test('while the relay takes other e-mails, a 4xx answer rests only one place', a
   expect(begun() - before).toBe(REST_MS / 2 / QUICK_MS);
   gate.close();
 });
-
-test.each([
-  about('rcpt', '421 4.7.0 Try again later'),
-  about('content', '454 Throttling failure: Maximum sending rate exceeded'),
-  about('rcpt', '550 5.7.1 relaying denied'),
-  { result: 'ambiguous', cause: 'ETIMEDOUT' },
-  { result: 'unreachable', connected: true, cause: 'ECONNECTION' },
-  { result: 'aborted', cause: 'claim lost' },
-] satisfies HandOver[])(
-  'an answer about one e-mail does not stop the others: %j',
-  async (handOver) => {
-    const { gate, mail, passes } = scene();
-    for (let n = 0; n < 20; n += 1) void mail('acme', QUICK_MS, handOver);
-    await passes(5 * QUICK_MS);
-    expect(gate.paused).toBeUndefined();
-    gate.close();
-  },
-);
 
 test('few e-mails wait for the common pace, and each reserves one moment', async () => {
   let atMs = 0;

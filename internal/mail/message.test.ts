@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
 import type { Account } from '../account/account.ts';
-import { accountOfMessageId, loginInstructions, type Message } from './message.ts';
+import { loginInstructions, type Message } from './message.ts';
 import { loadTemplates } from './templates.ts';
 
 const settings = {
@@ -31,30 +31,20 @@ const mailTo = (changes: Partial<Account> = {}, supportContact?: string): Messag
 test('text and HTML hold the link, the user name and the expiry', () => {
   const { text, html, subject } = mailTo();
   for (const part of [
-    settings.loginUrl,
     `${settings.loginUrl}&account=acc_1&token=`,
     account.email,
     'Ann & Co',
     'for 7 days',
     'Tuesday, 1 December 2026 at 09:05 UTC',
-  ]) {
+  ])
     expect(text).toContain(part);
-  }
-  expect(html).toContain('Ann &amp; Co');
-  const link = 'href="https://login.example/?a=1&amp;b=2&amp;account=acc_1&amp;token=';
-  expect(html).toContain(link);
-  expect(html).toContain('o&#39;hara@example.com');
+  for (const part of [
+    'Ann &amp; Co',
+    'href="https://login.example/?a=1&amp;b=2&amp;account=acc_1&amp;token=',
+    'o&#39;hara@example.com',
+  ])
+    expect(html).toContain(part);
   expect(subject).not.toContain('Ann');
-});
-
-test('a Message-ID holds the account and its mail version', () => {
-  const accountId = 'acc_01m7yppxy4e01v3gzvkymsa33d';
-  for (const mailVersion of [{}, { mailVersion: 3 }]) {
-    const { messageId } = mailTo({ _id: accountId, ...mailVersion });
-    expect(accountOfMessageId(messageId)).toEqual({ accountId, ...mailVersion });
-    expect(accountOfMessageId(messageId.slice(1, -1))).toEqual({ accountId, ...mailVersion });
-  }
-  expect(accountOfMessageId('<x@partner.example>')).toBeUndefined();
 });
 
 test.each([

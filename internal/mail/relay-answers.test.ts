@@ -20,32 +20,19 @@ test.each(
 });
 
 test.each([
-  ['a status of the network', '550 5.4.1 no answer from host', 'rcpt'],
-  ['a policy without a status', '550 Message refused by the policy of this site', 'rcpt'],
-  ['spam', '550 5.2.1 Looks like spam', 'rcpt'],
-  ['the content', '550 5.6.0 malformed', 'content'],
-] as const)('%s blames no recipient', (_name, answer, phase) => {
-  expect(faultOfAnswer(phase, answer)).toBe('ours');
-});
-
-test.each([
-  ['an address before RCPT', '550 5.1.1 unknown', 'mail', 'sender'],
-  [
-    'a table of relay domains',
-    '550 5.1.1 User unknown in relay recipient table',
-    'rcpt',
-    'recipient',
-  ],
-  ['an address that holds a word', '550 <policy@spam.example>: no such user', 'rcpt', 'recipient'],
-  [
-    'an unknown user after the content',
-    '554 This user has no mailbox: unknown user',
-    'content',
-    'recipient',
-  ],
-  ['greylisting with a status of policy', '450 4.7.1 Greylisted for 300 seconds', 'rcpt', 'busy'],
-  ['a mailbox over its limit', '452 4.2.2 quota exceeded', 'rcpt', 'busy'],
-] as const)('%s is read as an answer about its true subject', (_name, answer, phase, fault) => {
+  // Of the network, of a policy, of the content: none is about the recipient.
+  ['rcpt', '550 5.4.1 no answer from host', 'ours'],
+  ['rcpt', '550 Message refused by the policy of this site', 'ours'],
+  ['rcpt', '550 5.2.1 Looks like spam', 'ours'],
+  ['content', '550 5.6.0 malformed', 'ours'],
+  // Words and codes that also stand in other answers.
+  ['mail', '550 5.1.1 unknown', 'sender'],
+  ['rcpt', '550 5.1.1 User unknown in relay recipient table', 'recipient'],
+  ['rcpt', '550 <policy@spam.example>: no such user', 'recipient'],
+  ['content', '554 This user has no mailbox: unknown user', 'recipient'],
+  ['rcpt', '450 4.7.1 Greylisted for 300 seconds', 'busy'],
+  ['rcpt', '452 4.2.2 quota exceeded', 'busy'],
+] as const)('at %s, %s: %s', (phase, answer, fault) => {
   expect(faultOfAnswer(phase, answer)).toBe(fault);
 });
 
@@ -82,36 +69,13 @@ test('a later bounce has a reason by its status, and only a recipient is blamed'
 const smtpError = (fields: object): Error =>
   Object.assign(new Error('550 someone@example.com is unknown'), fields);
 
-test.each([
-  [{ code: 'EENVELOPE', command: 'MAIL FROM' }, 'connected', 'mail'],
-  // nodemailer does not name RCPT among pipelined commands.
-  [{ code: 'ECONNECTION', command: 'CONN' }, 'connected', 'rcpt'],
-  [{ code: 'ECONNECTION', command: 'CONN' }, 'content', 'content'],
-] as const)('%j with 421 when %s is refused at %s', (fields, progress, phase) => {
-  const error = smtpError({ ...fields, responseCode: 421, response: '421 4.3.2 closing' });
-  expect(describeFailure(error, progress)).toMatchObject({
-    result: 'refused',
-    phase,
-    code: 421,
-    enhancedCode: '4.3.2',
-    fault: 'capacity',
-  });
-});
-
 test('after the content an answer with an error is a refusal, and silence is ambiguous', () => {
-  expect(
-    describeFailure(smtpError({ code: 'EMESSAGE', responseCode: 451 }), 'content'),
-  ).toMatchObject({
-    result: 'refused',
-    phase: 'content',
-    code: 451,
-  });
-  expect(describeFailure(smtpError({ code: 'ECONNECTION' }), 'content')).toEqual({
+  const answered = smtpError({ code: 'EMESSAGE', responseCode: 451 });
+  expect(describeFailure(answered, 'content')).toMatchObject({ result: 'refused', code: 451 });
+  const silent = smtpError({ code: 'ECONNECTION' });
+  expect(describeFailure(silent, 'content')).toEqual({
     result: 'ambiguous',
     cause: 'ECONNECTION',
-  });
-  expect(describeFailure(smtpError({ code: 'ETIMEDOUT' }), 'content')).toMatchObject({
-    result: 'ambiguous',
   });
 });
 
@@ -132,20 +96,12 @@ test.each([
 });
 
 test('from the envelope on no error quotes the server, because its answer may hold the address', () => {
-  for (const progress of ['connected', 'content'] as const) {
-    for (const fields of [
-      { code: 'EENVELOPE', command: 'MAIL FROM', responseCode: 550 },
-      { code: 'EENVELOPE', command: 'RCPT TO', responseCode: 550 },
-      { code: 'EAUTH' },
-      {},
-    ]) {
-      const error = smtpError({ ...fields, response: '550 someone@example.com is unknown' });
-      expect(JSON.stringify(describeFailure(error, progress))).not.toContain('someone');
-    }
-  }
-  expect(JSON.stringify(describeFailure('someone@example.com', 'connected'))).not.toContain(
-    'someone',
-  );
+  const response = '550 someone@example.com is unknown';
+  for (const progress of ['connected', 'content'] as const)
+    for (const fields of [{ code: 'EENVELOPE', command: 'RCPT TO', responseCode: 550 }, {}])
+      expect(
+        JSON.stringify(describeFailure(smtpError({ ...fields, response }), progress)),
+      ).not.toContain('someone');
 });
 
 const LONG = 'planned words, and '.repeat(40);

@@ -1,15 +1,7 @@
 import { afterEach, expect, jest, test } from '@jest/globals';
 import type { MailPlace } from '../mail/mail-gate.ts';
 import { createLogger } from '../platform/process/log.ts';
-import {
-  Line,
-  LINE_MOST,
-  OutageGate,
-  PROBE_DEADLINE_MS,
-  type Left,
-  type LineOptions,
-  type Work,
-} from './line.ts';
+import { Line, OutageGate, PROBE_DEADLINE_MS, type LineOptions, type Work } from './line.ts';
 
 afterEach(() => void jest.useRealTimers());
 
@@ -19,8 +11,7 @@ const settled = (): Promise<void> => new Promise((resolve) => void setImmediate(
 function scene(slots = 1) {
   const begun: string[] = [];
   const places: (MailPlace | undefined)[] = [];
-  const ends = new Map<string, (left?: Left) => void>();
-  const held = new Set<string | undefined>();
+  const ends = new Map<string, () => void>();
   let free = true;
   const gate: LineOptions['gate'] = {
     choose: ([partnerId]) => (free ? partnerId : undefined),
@@ -38,18 +29,18 @@ function scene(slots = 1) {
   const line = new Line({
     slots,
     gate,
-    holds: { has: (partnerId) => held.has(partnerId) },
+    holds: { has: () => false },
     work: ({ requestId }, place) => {
       begun.push(requestId);
       places.push(place);
-      return new Promise((resolve) => ends.set(requestId, resolve));
+      return new Promise((resolve) => ends.set(requestId, () => resolve(undefined)));
     },
   });
-  const end = async (requestId: string, left?: Left): Promise<void> => {
-    ends.get(requestId)?.(left);
+  const end = async (requestId: string): Promise<void> => {
+    ends.get(requestId)?.();
     await settled();
   };
-  return { line, begun, places, gate, held, end };
+  return { line, begun, places, end };
 }
 
 const work = (requestId: string, given: Partial<Work> = {}): Work => ({
@@ -59,51 +50,6 @@ const work = (requestId: string, given: Partial<Work> = {}): Work => ({
   step: 'account',
   dueAt: new Date(0),
   ...given,
-});
-
-test('a test waits for live accounts, and takes no slot and no place', async () => {
-  const { line, begun, end } = scene();
-  line.put([work('t1', { test: true }), work('a1'), work('a2'), work('m1', { step: 'mail' })]);
-  line.put([work('t2', { test: true, step: 'mail' })]);
-  expect(begun).toEqual(['a1']);
-  await end('a1');
-  expect(begun.slice(1)).toEqual(['m1', 'a2', 't1', 't2']);
-});
-
-test('partners take turns, each with its oldest record first; one on hold is skipped', async () => {
-  const { line, begun, held, end } = scene();
-  held.add('h');
-  const late = { dueAt: new Date(1) };
-  line.put([work('h1'), work('a2', late), work('a1'), work('a3', late), work('b1')]);
-  for (const requestId of ['a1', 'b1', 'a2', 'a3']) await end(requestId);
-  expect(begun).toEqual(['a1', 'b1', 'a2', 'a3']);
-  held.clear();
-  line.put([]);
-  expect(begun.at(-1)).toBe('h1');
-});
-
-test('the e-mail of a new account begins at once if the gate is open', async () => {
-  const { line, begun, end } = scene();
-  line.put([work('a1'), work('a2')]);
-  await end('a1', work('a1', { version: 1, step: 'mail' }));
-  expect(begun).toEqual(['a1', 'a1', 'a2']);
-});
-
-test('an account that goes on to its e-mail keeps the place and gives back its slot', async () => {
-  const { line, begun, places, gate, end } = scene();
-  const mailed = Promise.withResolvers<void>();
-  line.put([work('a1'), work('b1')]);
-  expect(begun).toEqual(['a1']);
-  await end('a1', () => mailed.promise);
-  expect(begun).toEqual(['a1', 'b1']);
-  expect(places).toEqual([expect.anything(), undefined]);
-  let closed = false;
-  void line.close(new AbortController().signal).then(() => (closed = true));
-  await end('b1');
-  expect([closed, gate.choose(['a'])]).toEqual([false, undefined]);
-  mailed.resolve();
-  await settled();
-  expect([closed, gate.choose(['a'])]).toEqual([true, 'a']);
 });
 
 test('accounts and e-mails take places in turn, and one account may begin although e-mails hold all places', async () => {
@@ -132,30 +78,6 @@ test('a pause starts no work, and closing waits for the work that has started', 
   await end('a2');
   expect(left).toEqual([work('a3')]);
   expect(begun).toEqual(['a1', 'a2']);
-});
-
-test('a partner that fills the line leaves room for others', async () => {
-  const { line, begun, end } = scene();
-  const many = Array.from({ length: LINE_MOST + 2 }, (_, index) => work(`a${index}`));
-  line.put(many);
-  line.put([work('b1'), work('a-last')]);
-  await end('a0');
-  expect(begun).toEqual(['a0', 'a1']);
-  await end('a1');
-  expect(begun.at(-1)).toBe('b1');
-  const left = await line.close(AbortSignal.abort());
-  expect(left).toHaveLength(LINE_MOST - 2);
-});
-
-test('a record waits and is worked on in one place, and by its newest version', async () => {
-  const { line, begun, end } = scene(2);
-  line.pause();
-  line.put([work('a1'), work('a1', { version: 1, step: 'mail' }), work('a1')]);
-  line.resume();
-  line.put([work('a1', { version: 2 })]);
-  expect(begun).toEqual(['a1']);
-  await end('a1');
-  expect([begun, line.busy]).toEqual([['a1'], false]);
 });
 
 test('a line that has closed stays closed, and none can pause twice', async () => {

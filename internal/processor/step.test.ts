@@ -1,15 +1,13 @@
-import { afterEach, describe, expect, jest, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { MongoNetworkError, MongoServerError } from 'mongodb';
 import { DeadlineError, JITTER } from '../platform/process/deadline.ts';
 import { NotDurableError } from '../platform/stores/mongo.ts';
-import { CLAIM_MS } from '../submission/submission.ts';
 import type { WorkerMoves } from '../submission/worker-moves.ts';
 import {
   BACK_OFFS,
   BACKED_OFF_AT_MOST_MS,
   Claim,
   CLAIM_FRESH_MS,
-  CLAIM_TRUSTED_MS,
   classOfError,
   failed,
   type FailureClass,
@@ -28,11 +26,6 @@ function verdict(
 const none = { ambiguous: 0, backedOffMs: 0 };
 
 describe('verdict', () => {
-  test('a permanent failure is undeliverable, and a crashing record a dead letter', () => {
-    expect(verdict('permanent', none)).toMatchObject({ kind: 'end', event: 'bounce' });
-    expect(verdict('crashed', none)).toMatchObject({ kind: 'end', event: 'give_up' });
-  });
-
   test.each(['infrastructure', 'relay'] as const)(
     '%s counts no attempt, however long it lasts',
     (failure) => {
@@ -110,7 +103,6 @@ describe('class of an error', () => {
 });
 
 const record = { _id: 'req_1', state: 'recorded', version: 1 } as const;
-const claims: Claim[] = [];
 
 /** A claim with a clock that the test moves and a store whose answers it sets. */
 function newClaim(renew: () => Promise<boolean>, stopped = (): boolean => false) {
@@ -120,22 +112,9 @@ function newClaim(renew: () => Promise<boolean>, stopped = (): boolean => false)
     clock: { now: () => new Date(time.ms), monotonicMs: () => time.ms },
     holds: { has: stopped },
   });
-  claims.push(claim);
+  claim.release();
   return { claim, time };
 }
-
-afterEach(() => {
-  for (const claim of claims.splice(0)) claim.release();
-  jest.useRealTimers();
-});
-
-test('a worker that was frozen past its claim stops without asking the store', () => {
-  const { claim, time } = newClaim(() => Promise.resolve(true));
-  time.ms += CLAIM_TRUSTED_MS;
-  expect(claim.held).toBe(true);
-  time.ms += 1;
-  expect(claim.held).toBe(false);
-});
 
 test('work that an operator stops has no further effect, even while the claim is valid', async () => {
   let stopped = false;
@@ -155,18 +134,4 @@ test('if the store is away, confirm throws once the claim is not fresh', async (
   time.ms += CLAIM_FRESH_MS + 1;
   await expect(claim.confirm()).rejects.toThrow('away');
   expect(claim.signal.aborted).toBe(false);
-});
-
-test('a claim is renewed in time until it is released', async () => {
-  jest.useFakeTimers();
-  let renewals = 0;
-  const { claim } = newClaim(() => {
-    renewals += 1;
-    return Promise.resolve(true);
-  });
-  await jest.advanceTimersByTimeAsync(CLAIM_MS);
-  expect(renewals).toBe(3);
-  claim.release();
-  await jest.advanceTimersByTimeAsync(CLAIM_MS);
-  expect(renewals).toBe(3);
 });

@@ -1,6 +1,7 @@
 /** Compares the filters with the tables for every kind of record. */
 import { expect, test } from '@jest/globals';
 import { MemoryCollection } from '../../test/simulation/memory-collection.ts';
+import { combinations } from '../../test/support/combinations.ts';
 import { newRecord, retention } from '../../test/support/records.ts';
 import { DAY_MS, later } from '../platform/process/clock.ts';
 import { moveOf, touchOf } from './move-of.ts';
@@ -24,35 +25,25 @@ const claims = {
   expired: { claimedUntil: NOW },
 };
 const both = [true, false];
-const each = <T, R>(values: readonly T[], of: (value: T) => readonly R[]): R[] =>
-  values.flatMap(of);
 
-interface Case {
-  readonly record: SubmissionRecord;
-  readonly facts: Omit<Facts, 'account'>;
-}
-
-const cases: readonly Case[] = each(states, (state) =>
-  each([0, 1, 2], (version) =>
-    each(both, (adopted) =>
-      each(both, (erased) =>
-        each(['none', 'held', 'expired'] as const, (claim) =>
-          both.map((due) => ({
-            facts: { claimed: version > 0, adopted, erased, claim, due },
-            record: newRecord({
-              state,
-              version,
-              dueAt: due ? NOW : later(NOW, DAY_MS),
-              ...(adopted ? { adopted } : {}),
-              ...(erased ? { erasedAt: NOW } : {}),
-              ...claims[claim],
-            }),
-          })),
-        ),
-      ),
-    ),
-  ),
-);
+const cases = combinations({
+  state: states,
+  version: [0, 1, 2],
+  adopted: both,
+  erased: both,
+  claim: ['none', 'held', 'expired'] as const,
+  due: both,
+}).map(({ state, version, adopted, erased, claim, due }) => ({
+  facts: { claimed: version > 0, adopted, erased, claim, due } satisfies Omit<Facts, 'account'>,
+  record: newRecord({
+    state,
+    version,
+    dueAt: due ? NOW : later(NOW, DAY_MS),
+    ...(adopted ? { adopted } : {}),
+    ...(erased ? { erasedAt: NOW } : {}),
+    ...claims[claim],
+  }),
+}));
 
 const collection = new MemoryCollection();
 for (const { record } of cases) collection.insert({ ...record });

@@ -6,12 +6,11 @@ import { afterEach, expect, test } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
-import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
+import { ACCOUNTS } from '../../internal/account/account.ts';
 import { utc } from '../../internal/view/times.ts';
-import { newId } from '../../internal/platform/stores/ids.ts';
 import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { pastLockConflicts } from '../../internal/platform/stores/mongo.ts';
-import { OPERATOR_AUDIT, Trail, type TrailEntry } from '../../internal/trail/trail.ts';
+import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/trail/trail.ts';
 import { ledgerWith } from '../../internal/account/mail-ledger.ts';
 import {
   CLAIM_MS,
@@ -26,7 +25,8 @@ import { leapingClock } from '../support/leaping-clock.ts';
 import { newApplication } from '../support/world.ts';
 import { BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from '../../internal/processor/step.ts';
 
-const { world, ingest, cli, completed, done, refused, accountOf } = await operatorWorld();
+const { world, ingest, cli, completed, failing, done, refused, accountOf, trailOf } =
+  await operatorWorld();
 
 // Deletes all records, so that a query of one test finds nothing of another.
 afterEach(async () => {
@@ -36,26 +36,7 @@ afterEach(async () => {
 });
 
 const { requests, accounts } = world.stores;
-const trailOf = (requestId: string) =>
-  world.stores.db
-    .collection<TrailEntry>(OPERATOR_AUDIT)
-    .find({ requestId, result: { $ne: 'begun' } })
-    .sort({ _id: 1 })
-    .toArray();
-const busy = { at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } } as const;
 const unknownUser = { at: 'rcpt', answer: { code: 550, message: '5.1.1 unknown user' } } as const;
-
-/** A request whose first attempt at the e-mail failed; the relay keeps failing. */
-async function failing() {
-  const application = newApplication();
-  world.mail.setFault(busy);
-  const id = await submit(world, ingest, application);
-  await failedOnce(id);
-  return { id, application };
-}
-
-const failedOnce = (id: string) =>
-  eventually('a failed attempt', async () => (await world.record(id))?.lastError !== undefined);
 
 const mailTo = (address: string) =>
   world.mail.waitForMail((caught) => caught.to.includes(address), HANG_MS);
@@ -325,58 +306,14 @@ test('release keeps the account, and frees its EIN and address for a new applica
   expect(activation).toMatchObject({ usedAt });
 });
 
-test('an operator with an outdated view of the account changes nothing', async () => {
-  const corrections = new AccountCorrections({ db: world.stores.db, clock });
-  for (const first of [
-    (seen: Account) => corrections.mailAgain(seen),
-    (seen: Account) => corrections.correctEmail(seen, `Right-${seen.email}`),
-    (seen: Account) => corrections.release(seen),
-  ]) {
-    const { id } = await completed();
-    const seen = await accountOf(id);
-    expect(await first(seen)).toBe(true);
-    const changed = await accountOf(id);
-    expect(changed).not.toEqual(seen);
-    expect(await corrections.mailAgain(seen)).toBe(false);
-    expect(await corrections.correctEmail(seen, 'late@example.com')).toBe(false);
-    expect(await corrections.release(seen)).toBe(false);
-    expect(await accountOf(id)).toEqual(changed);
-  }
-});
-
-test('the trail tells whether an action was done, lost to another operator, or interrupted', async () => {
-  const { db } = world.stores;
-  const trail = new Trail({ db, clock, by: 'jane', nameFrom: '--as', copy: () => {} });
-  const requestId = newId('req', new Date());
-  const ends = [() => Promise.resolve(true), () => Promise.resolve(false)];
-  for (const end of ends) await trail.record({ action: 'retry', requestId }, end);
-  const cutOff = () => Promise.reject(new Error('cut off'));
-  await expect(trail.record({ action: 'retry', requestId }, cutOff)).rejects.toThrow('cut off');
-  expect((await trail.ofRequest(requestId)).map(({ result }) => result)).toEqual([
-    'done',
-    'not_done',
-    'begun',
-  ]);
-});
-
-/** Records in any state, received in the past, each of its own applicant. */
+/** Records of no known applicant, in any state. */
 async function plant(count: number, change: Partial<SubmissionRecord>): Promise<string[]> {
-  const { id } = await completed();
-  const {
-    expiresAt: _e,
-    dueAt: _d,
-    accountId: _a,
-    bodyUntil: _b,
-    ...like
-  } = (await world.record(id))!;
-  const records = Array.from({ length: count }, () => ({
-    ...like,
-    ...change,
-    _id: newId('req', new Date()),
-    applicant: {},
-  }));
-  const history = [{ state: change.state ?? like.state, at: new Date(), attempt: 1 }];
-  await requests.insertMany(records.map((record) => ({ ...record, history })));
+  const records = Array.from({ length: count }, () => {
+    const { dueAt: _due, ...like } = recordOf({}, new Date());
+    const history = [{ state: change.state ?? like.state, at: new Date(), attempt: 1 }];
+    return { ...like, history, applicant: {}, ...change };
+  });
+  await requests.insertMany(records);
   return records.map(({ _id }) => _id);
 }
 

@@ -20,7 +20,7 @@ import { newRecord } from '../support/records.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, requestIdOf } from '../support/world.ts';
 
-const { world, ingest, cli, done } = await operatorWorld();
+const { world, ingest, cli, completed, done, failing } = await operatorWorld();
 
 const wire = await startMongoWire(world.stores.mongodbUri);
 /** Inserts that hang. */
@@ -149,13 +149,7 @@ test('erase by address removes the account and all personal data, and keeps the 
 });
 
 test('erase by request rejects an open request, which then mails nothing', async () => {
-  const application = newApplication();
-  world.mail.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } });
-  const id = await submit(world, ingest, application);
-  await eventually(
-    'a failed attempt',
-    async () => (await world.record(id))?.lastError !== undefined,
-  );
+  const { id, application } = await failing();
   await done('erase', id, '--yes');
   world.mail.setFault(undefined);
   const record = await world.record(id);
@@ -175,10 +169,8 @@ test('erase by request rejects an open request, which then mails nothing', async
 });
 
 test('a claimed request stays whole, and erase says that it is not done', async () => {
-  const application = newApplication();
-  const id = await submit(world, ingest, application);
-  await world.recordIn('completed', id);
-  const requests = world.stores.requests;
+  const { id, application } = await completed();
+  const { requests } = world.stores;
   // A worker is creating the account; the record does not show it yet.
   const until = new Date(Date.now() + CLAIM_MS);
   await requests.updateOne(
@@ -235,14 +227,7 @@ test('an account whose insert hangs in the database while its request is erased 
 });
 
 test('two erasures of one request at once leave its place', async () => {
-  const ids = await Promise.all(
-    Array.from({ length: 5 }, async () => {
-      const id = await submit(world, ingest, newApplication());
-      await world.recordIn('completed', id);
-      return id;
-    }),
-  );
-  for (const id of ids) {
+  for (const { id } of await Promise.all(Array.from({ length: 5 }, completed))) {
     await Promise.all([1, 2, 3].map(() => cli('erase', id, '--yes')));
     expect(await world.record(id)).toMatchObject({ erasedAt: expect.any(Date) });
     expect(await accounts.find({ requestId: id }).toArray()).toEqual([
@@ -253,15 +238,9 @@ test('two erasures of one request at once leave its place', async () => {
 });
 
 test('erase keeps the body of an open request of another applicant that mentions this one', async () => {
-  const person = newApplication();
-  world.mail.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } });
-  const named = await submit(world, ingest, person);
+  const { id: named, application: person } = await failing();
   const other = { ...newApplication(), contact: person.email };
-  const mentioning = await submit(world, ingest, other);
-  await eventually(
-    'a failed attempt',
-    async () => (await world.record(mentioning))?.lastError !== undefined,
-  );
+  const { id: mentioning } = await failing(other);
   const early = await cli('erase', named, '--yes');
   expect(early).toMatchObject({
     code: 1,
@@ -300,6 +279,7 @@ test('erase by EIN finds it with a hyphen and as a number, and removes the user 
 });
 
 test('a released account is found when no request of it is left', async () => {
+  // Its address is found in other letters too.
   const application = { ...newApplication(), email: `Released.${newApplication().email}` };
   const id = await submit(world, ingest, application);
   await world.recordIn('completed', id);
@@ -312,9 +292,7 @@ test('a released account is found when no request of it is left', async () => {
 });
 
 test('erase names the kept requests with the same EIN or address', async () => {
-  const person = newApplication();
-  const first = await submit(world, ingest, person);
-  await world.recordIn('completed', first);
+  const { application: person } = await completed();
   // Rejected as a duplicate, and it mentions the first address, so it loses its body.
   const other = { ...person, email: `other-${person.email}`, contact: person.email };
   const second = await submit(world, ingest, other);

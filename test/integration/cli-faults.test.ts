@@ -1,8 +1,9 @@
-/** Commands during a fault print what is true, and a repeated command does the rest. */
+/** Later bounces, and commands during a fault: they print what is true, and a repeat does the rest. */
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import type { Document } from 'mongodb';
 import { ACCOUNTS } from '../../internal/account/account.ts';
 import { newId } from '../../internal/platform/stores/ids.ts';
+import { readBacklog } from '../../internal/submission/due-work.ts';
 import { pastLockConflicts } from '../../internal/platform/stores/mongo.ts';
 import {
   CLAIM_MS,
@@ -13,12 +14,12 @@ import { RATE_LIMITED } from '../../internal/submission/over-limit.ts';
 import { operatorWorld, runCli, type Ran } from '../support/cli.ts';
 import { startMongoWire, type MongoWire } from '../support/mongo-wire.ts';
 import { submit } from '../support/processing.ts';
+import { newRecord } from '../support/records.ts';
 import { endOf } from '../../tools/program.ts';
 import { ROOT } from '../../tools/root.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
-import { newApplication } from '../support/world.ts';
 
-const { world, ingest, cli, completed, done } = await operatorWorld();
+const { world, ingest, cli, completed, failing, done, trailOf } = await operatorWorld();
 let wire: MongoWire;
 
 beforeAll(async () => {
@@ -38,25 +39,10 @@ const { requests, accounts } = world.stores;
 
 /** Records of the partner `acme` that no worker looks at for an hour, in the order of their ids. */
 async function plant(...changes: readonly Partial<SubmissionRecord>[]): Promise<string[]> {
-  const at = new Date();
-  const records = changes.map((change): SubmissionRecord => {
-    const state = change.state ?? 'account_created';
-    return {
-      _id: newId('req', new Date()),
-      receivedAt: at,
-      partnerId: 'acme',
-      remoteIp: '192.0.2.1',
-      bodyBytes: 2,
-      httpStatus: 202,
-      schema: 1,
-      stateAt: at,
-      version: 1,
-      attempts: 0,
-      history: [{ state, at, attempt: 1 }],
-      state,
-      ...(state === 'account_created' ? { dueAt: new Date(at.getTime() + 3_600_000) } : {}),
-      ...change,
-    };
+  const records = changes.map(({ state = 'account_created', ...change }) => {
+    const { dueAt: _due, ...like } = newRecord({ partnerId: 'acme', version: 1, state, ...change });
+    const due = state === 'account_created' ? { dueAt: new Date(Date.now() + 3_600_000) } : {};
+    return { ...like, ...due, history: [{ state, at: new Date(), attempt: 1 }] };
   });
   await requests.insertMany(records);
   return records.map(({ _id }) => _id);
@@ -79,42 +65,6 @@ function majorityForOneWrite(): Parameters<MongoWire['answer']>[0] {
     return writes === 1 ? undefined : { ...reply, writeConcernError: noMajority };
   };
 }
-
-test.each([['one'], ['many']])(
-  'after a bounce that was cut off, a retry of %s mails the applicant again',
-  async (which) => {
-    const { id, mails, messageId } = await completed();
-    const bounce = ['bounce', '--message-id', messageId];
-    const cutOff = await overWire(
-      ({ update }, reply) =>
-        update === SUBMISSIONS ? { ...reply, writeConcernError: noMajority } : undefined,
-      ...bounce,
-    );
-    expect(cutOff).toMatchObject({ code: 3, stdout: '' });
-    await world.recordIn('undeliverable', id);
-    const retry = which === 'one' ? ['retry', id] : ['retry', '--state', 'undeliverable', '--yes'];
-    await done(...retry);
-    await world.recordIn('completed', id);
-    expect(new Set(mails().map((mail) => mail.messageId)).size).toBe(2);
-    // The bounce was for the first of two mails.
-    expect((await cli(...bounce)).stdout).toContain('nothing to do');
-    expect((await world.record(id))?.state).toBe('completed');
-    await done('audit');
-  },
-);
-
-test('a retry of a request that was closed after its e-mail is refused and mails nothing', async () => {
-  const { id, mails } = await completed();
-  const dueAt = new Date(Date.now() + 3_600_000);
-  await requests.updateOne(
-    { _id: id },
-    { $set: { state: 'account_created', dueAt }, $unset: { expiresAt: true } },
-  );
-  await done('close', id, '--yes', '--why', 'x');
-  expect(await cli('retry', id)).toMatchObject({ code: 1 });
-  expect(await world.record(id)).toMatchObject({ state: 'closed' });
-  expect(mails()).toHaveLength(1);
-});
 
 test('a bounce reported before its request is completed is refused, to be reported again later', async () => {
   const { id, messageId } = await completed();
@@ -223,18 +173,6 @@ test('an account without a request is a problem only where no retention explains
   expect(old.stdout).toContain('1 request_expired_or_lost');
 });
 
-test('a duplicate stays valid after the erasure and retention of its original', async () => {
-  const { id, application } = await completed();
-  const second = await submit(world, ingest, {
-    ...newApplication(),
-    ein: application.ein,
-  });
-  await world.recordIn('rejected', second);
-  await done('erase', '--email', application.email, '--yes');
-  await requests.deleteOne({ _id: id });
-  await done('audit');
-});
-
 test('an unknown id is reported although the search in the counts of a flood takes too long', async () => {
   const unknown = newId('req', new Date());
   const tooLong = { ok: 0, code: 50, codeName: 'MaxTimeMSExpired', errmsg: 'exceeded time limit' };
@@ -251,10 +189,7 @@ test('an unknown id is reported although the search in the counts of a flood tak
 test.each([['id'], ['address']])(
   'erase by %s continues when a worker claims the request in between',
   async (by) => {
-    world.mail.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } });
-    const application = newApplication();
-    const id = await submit(world, ingest, application);
-    await eventually('an attempt', async () => (await world.record(id))?.lastError !== undefined);
+    const { id, application } = await failing();
     const words = by === 'id' ? [id] : ['--email', application.email];
     const from = wire.commands.length;
     const writes = () => wire.commands.slice(from).filter(({ update }) => update === SUBMISSIONS);
@@ -290,4 +225,55 @@ test('an erase that loses the majority prints what is done', async () => {
   for (const one of [id, second])
     expect(await world.record(one)).toMatchObject({ erasedAt: expect.any(Date) });
   expect(await world.accounts({ requestId: id, erasedAt: { $exists: false } })).toEqual([]);
+});
+
+test('a report makes a completed request undeliverable, and a retry mails again', async () => {
+  const { id, application, messageId } = await completed();
+  const report = ['bounce', '--message-id', messageId, '--status', '5.1.1', '--as', 'bounces'];
+  const { bounced } = await readBacklog(world.stores.db, new Date());
+  await done(...report);
+  const record = await world.recordIn('undeliverable', id);
+  const reason =
+    'the e-mail bounced after the mail server had taken it (5.1.1), reported by bounces';
+  expect(record).toMatchObject({
+    lastError: reason,
+    reasons: [{ field: 'email', code: 'unknown_mailbox' }],
+    bouncedAt: expect.any(Date),
+    expiresAt: expect.any(Date),
+  });
+  expect(record.history.at(-1)).toMatchObject({ state: 'undeliverable', reason });
+  expect(await trailOf(id)).toMatchObject([{ action: 'bounce', by: 'bounces', result: 'done' }]);
+  expect((await readBacklog(world.stores.db, new Date())).bounced).toBe(bounced + 1);
+  expect((await cli('audit')).stdout).not.toContain(id);
+
+  const again = await cli(...report);
+  expect(again).toMatchObject({ code: 0, stdout: expect.stringContaining('nothing to do') });
+  expect((await world.record(id))?.history).toHaveLength(record.history.length);
+
+  await done('retry', id);
+  await eventually('the second mail', () => world.mail.mailsTo(application.email).length === 2);
+  expect(await world.recordIn('completed', id)).not.toHaveProperty('reasons');
+  // This late report is about the first of two mails.
+  expect((await cli(...report)).stdout).toContain('an earlier e-mail');
+  expect((await world.record(id))?.state).toBe('completed');
+});
+
+test.each(['--request', '--email'])('%s says which e-mail came back', async (option) => {
+  const { id, application } = await completed();
+  const value = option === '--request' ? id : application.email.toUpperCase();
+  await done('bounce', option, value);
+  await world.recordIn('undeliverable', id);
+});
+
+test('a report about an unknown mail is refused', async () => {
+  const unknown = [
+    ['--message-id', '<other@x.example>'],
+    ['--message-id', `<${newId('acc', new Date())}.login-instructions@x.example>`],
+    ['--request', newId('req', new Date())],
+    ['--email', 'nobody@example.com'],
+  ];
+  for (const words of unknown)
+    expect(await cli('bounce', ...words)).toMatchObject({ code: 1, stdout: '' });
+  for (const words of [[], ['--status', '5.1.1'], ['--request', 'a', '--email', 'b@x.example']])
+    expect(await cli('bounce', ...words)).toMatchObject({ code: 2, stdout: '' });
 });

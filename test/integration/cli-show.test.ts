@@ -12,15 +12,12 @@ import { newRecord } from '../support/records.ts';
 import { newApplication, requestIdOf } from '../support/world.ts';
 import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 
-const { world, ingest, cli, done } = await operatorWorld();
+const { world, ingest, cli, completed, done } = await operatorWorld();
 
 const trail = () => world.stores.db.collection<TrailEntry>(OPERATOR_AUDIT);
 
 test('show prints a masked timeline and the next commands, and notes each --reveal', async () => {
-  const application = newApplication();
-  const id = await submit(world, ingest, application);
-  await world.recordIn('completed', id);
-
+  const { id, application } = await completed();
   const shown = await cli('show', id);
   expect(shown).toMatchObject({ code: 0, stderr: '' });
   expect(shown.stdout).toContain(`${id}  completed`);
@@ -95,9 +92,7 @@ test('requests that ended without an account show why', async () => {
     { request_id: faulty },
   ]);
 
-  const application = newApplication();
-  const first = await submit(world, ingest, application);
-  await world.recordIn('completed', first);
+  const { id: first, application } = await completed();
   const second = await submit(world, ingest, application);
   await world.recordIn('rejected', second);
   await shows(second, `See ${first}.`);
@@ -165,11 +160,8 @@ test('control characters from partners do not reach the terminal', async () => {
 
 test('find filters, limits and prints JSON, and exits with 1 if nothing is found', async () => {
   const before = new Date().toISOString();
-  const first = newApplication();
-  const ids: string[] = [];
-  for (const one of [first, newApplication(), newApplication()])
-    ids.push(await submit(world, ingest, one));
-  for (const id of ids) await world.recordIn('completed', id);
+  const three = [await completed(), await completed(), await completed()];
+  const [first, ids] = [three[0]!.application, three.map(({ id }) => id)];
 
   const found = async (...words: string[]) =>
     (await cli('find', ...words, '--json'))
@@ -216,9 +208,7 @@ test('an idempotency key finds its request, of its partner only, and shows wheth
 });
 
 test('export prints each match on a masked line, and notes each reveal and personal search', async () => {
-  const application = newApplication();
-  const id = await submit(world, ingest, application);
-  await world.recordIn('completed', id);
+  const { id, application } = await completed();
   const lines = (ran: Ran) =>
     ran.stdout
       .trimEnd()

@@ -24,15 +24,6 @@ test('a command without configuration names what is missing, except keys new', a
   expect(await spawnCli({}, 'keys', 'new', 'acme')).toMatchObject({ code: 0 });
 });
 
-test('an unreachable store is reported without user and password', async () => {
-  const environment = { MONGODB_URI: 'mongodb://jane:geheim@127.0.0.1:1/' };
-  const away = await spawnCli(environment, 'find', '--state', 'completed');
-  expect(away).toMatchObject({ code: 3, stdout: '' });
-  expect(away.stderr).toBe(
-    'partner-ingest: MongoDB at 127.0.0.1:1: the connection is refused (ECONNREFUSED); check that it runs there, and host and port in MONGODB_URI\n',
-  );
-});
-
 test('every command has help with examples, which are commands that exist, and stands on its page', async () => {
   const page = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
   const all = await spawnCli({}, '--help');

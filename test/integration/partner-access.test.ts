@@ -6,7 +6,7 @@ import { operatorOf } from '../support/cli.ts';
 import { INGEST_PATH, lookedUp, send } from '../support/http.ts';
 import { hurryReconcile, submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, requestIdOf, worldOf } from '../support/world.ts';
+import { newApplication, worldOf } from '../support/world.ts';
 
 const otherKey = newApiKey();
 const { world, processor, ...first } = await worldOf(['ingest', 'processor'], {
@@ -14,7 +14,7 @@ const { world, processor, ...first } = await worldOf(['ingest', 'processor'], {
   partners: [{ partner: 'other', keys: [otherKey] }],
 });
 let { ingest } = first;
-const { cli, done } = operatorOf({ world, ingest });
+const { cli, completed, done, failing } = operatorOf({ world, ingest });
 
 afterEach(async () => {
   world.mail.setFault(undefined);
@@ -23,16 +23,9 @@ afterEach(async () => {
   await eventually('the processor to know of no hold', async () => (await holdsSeen()) === 0);
 });
 
-interface Fault {
-  readonly secret: string;
-  readonly code: string;
-  readonly message: string;
-}
-
-const lookUp = (id: string, key = world.key) =>
-  lookedUp(() => send(ingest.url, { method: 'GET', key, path: `${INGEST_PATH}/${id}` }));
+const lookUp = (id: string) =>
+  lookedUp(() => send(ingest.url, { method: 'GET', key: world.key, path: `${INGEST_PATH}/${id}` }));
 const holdsSeen = () => world.metric(processor, 'partner_ingest_partners_held');
-const send202 = () => submit(world, ingest, newApplication());
 
 /** Puts the partner on hold and waits until the processor follows. */
 async function hold(...more: string[]): Promise<void> {
@@ -43,11 +36,8 @@ async function hold(...more: string[]): Promise<void> {
 test('the work of a partner on hold waits alone, and is completed after the release', async () => {
   const begun = new Date();
   await hold('--as', 'jane', '--why', 'key leaked');
-  const id = await send202();
-  const others = requestIdOf(
-    await send(ingest.url, { key: otherKey, body: JSON.stringify(newApplication()) }),
-  );
-  await world.recordIn('completed', others);
+  const id = await submit(world, ingest, newApplication());
+  await world.recordIn('completed', await submit(world, ingest, newApplication(), otherKey));
   expect(await world.record(id)).toMatchObject({ state: 'recorded', attempts: 0, version: 0 });
   expect((await lookUp(id)).json).toMatchObject({ data: { state: 'processing', reasons: [] } });
   expect((await cli('show', id)).stdout).toContain('partner-ingest partner release demo');
@@ -77,22 +67,13 @@ test('the work of a partner on hold waits alone, and is completed after the rele
 });
 
 test('a hold also stops the next attempt and the e-mail of work under way', async () => {
-  world.mail.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } });
-  const application = newApplication();
-  const id = await submit(world, ingest, application);
-  await eventually(
-    'the first attempt to fail',
-    async () => (await world.record(id))?.lastError !== undefined,
-  );
+  const { id, application } = await failing();
   await hold();
   world.mail.setFault(undefined);
   const retried = await cli('retry', id);
   expect(retried).toMatchObject({ code: 0 });
   expect(retried.stdout).toContain('it waits: demo is on hold until "partner release demo"');
-  const others = requestIdOf(
-    await send(ingest.url, { key: otherKey, body: JSON.stringify(newApplication()) }),
-  );
-  await world.recordIn('completed', others);
+  await world.recordIn('completed', await submit(world, ingest, newApplication(), otherKey));
   expect(await world.record(id)).toMatchObject({ state: 'account_created' });
   expect(world.mail.mailsTo(application.email)).toEqual([]);
   await cli('partner', 'release', 'demo');
@@ -101,14 +82,12 @@ test('a hold also stops the next attempt and the e-mail of work under way', asyn
 });
 
 test('a completed request stays completed after hold, close and release', async () => {
-  const application = newApplication();
-  const id = await submit(world, ingest, application);
-  await world.recordIn('completed', id);
+  const { id, mails } = await completed();
   await hold();
   expect((await cli('resend', '--state', 'completed', '--partner', 'demo')).stderr).toContain(
     'wait until "partner release": their partners are on hold',
   );
-  const waiting = await send202();
+  const waiting = await submit(world, ingest, newApplication());
   const why = ['--yes', '--why', 'sent with the leaked key'];
   await done('close', '--partner', 'demo', '--state', 'recorded', ...why);
   expect((await lookUp(waiting)).json).toMatchObject({
@@ -116,8 +95,8 @@ test('a completed request stays completed after hold, close and release', async 
   });
   await cli('partner', 'release', 'demo');
   await done('resend', id, '--yes');
-  await eventually('the second mail', () => world.mail.mailsTo(application.email).length === 2);
-  expect(await world.recordIn('completed', id)).toMatchObject({ state: 'completed' });
+  await eventually('the second mail', () => mails().length === 2);
+  await world.recordIn('completed', id);
 });
 
 const answers = (key: string, status: number) =>
@@ -128,7 +107,7 @@ const answers = (key: string, status: number) =>
 
 interface Listed {
   readonly partner: string;
-  readonly problems: readonly Fault[];
+  readonly problems: readonly Readonly<Record<'secret' | 'code' | 'message', string>>[];
 }
 const listed = async (partner: string) =>
   (await cli('partner', 'list', '--json')).json<Listed[]>().find((one) => one.partner === partner);

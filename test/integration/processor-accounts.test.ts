@@ -1,7 +1,5 @@
 /** Accounts on the real store: unique indexes decide in repeats and races. */
 import { expect, test } from '@jest/globals';
-import { MongoServerError, type Collection, type Db } from 'mongodb';
-import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { storesOfFile } from '../support/test-stores.ts';
@@ -16,18 +14,8 @@ const applicant = () => {
 };
 const by = (requestId: string) => ({ requestId, partnerId: 'demo' });
 
-const create = (
-  application: ReturnType<typeof applicant>,
-  owner: ReturnType<typeof by>,
-  store = accounts,
-) => store.create(store.draft(application, owner));
-
-/** A store of accounts with this `insertOne`. */
-function storeOver(insertOne: Collection<Account>['insertOne']): AccountStore {
-  const collection = stores.db.collection<Account>(ACCOUNTS);
-  collection.insertOne = insertOne;
-  return new AccountStore({ db: { collection: () => collection } as unknown as Db, clock });
-}
+const create = (application: ReturnType<typeof applicant>, owner: ReturnType<typeof by>) =>
+  accounts.create(accounts.draft(application, owner));
 
 test('a repeat of the same request finds its own account', async () => {
   const application = applicant();
@@ -55,20 +43,4 @@ test('each taken field is named, also if two accounts are in the way', async () 
   expect(await create({ ...late, ein: two.ein }, by('req_5'))).toEqual(taken(email, ein));
   const ofOther = { requestId: 'req_6', partnerId: 'other' };
   expect(await create(late, ofOther)).toEqual(taken({ ...email, samePartner: false }));
-});
-
-test.each([
-  [{ message: 'deadlock detected', code: 16_908_292 }, 4, 'created'],
-  [{ message: 'deadlock detected', code: 16_908_292 }, 5, 'error'],
-  [{ message: 'Document failed validation', code: 121 }, 1, 'error'],
-])('an insert that ends with %j, %i times, results in %s', async (error, times, expected) => {
-  let left = times;
-  const store = storeOver(async (...insert) => {
-    left -= 1;
-    if (left >= 0) throw new MongoServerError(error);
-    return stores.accounts.insertOne(...insert);
-  });
-  const fact = create(applicant(), by(`req_unlucky_${error.code}_${times}`), store);
-  if (expected === 'error') await expect(fact).rejects.toThrow(error.message);
-  else expect((await fact).kind).toBe(expected);
 });

@@ -9,7 +9,6 @@ import {
   RECORD_SCHEMA,
   type SubmissionRecord,
 } from '../../internal/submission/submission.ts';
-import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { type State } from '../../internal/submission/states.ts';
 import { DatabaseClock } from '../../internal/platform/stores/database-clock.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
@@ -23,11 +22,6 @@ const collection = stores.requests;
 const clock = newTestClock();
 const store = new WorkerMoves({ db: stores.db, retention, clock });
 const due = new DueWork({ db: stores.db, clock });
-const operator = new OperatorMoves({
-  db: timedDatabase(stores.db, () => clock.now()),
-  retention,
-  clock,
-});
 
 let found: readonly Work[];
 let held: string[];
@@ -111,26 +105,6 @@ test('while writes are not durable, unclaimed records wait for their withdrawal'
   expect(moreIsDue).toBe(true);
 });
 
-test('an expired claim is found at once, with the version to claim', async () => {
-  const record = await insert();
-  expect(await store.claim(record._id, 0)).toMatchObject({ version: 1 });
-  clock.advance(CLAIM_MS - 1);
-  expect(await round()).toEqual([]);
-  clock.advance(1);
-  expect(await round()).toEqual([`${record._id} 1`]);
-});
-
-test('a worker that renews its claim late keeps it against an older read', async () => {
-  const record = await insert();
-  await store.claim(record._id, 0);
-  clock.advance(CLAIM_MS);
-  expect(await round()).toEqual([`${record._id} 1`]);
-  expect(await store.renew(position(record, 1))).toBe(true);
-  expect(await store.claim(record._id, 1)).toBeUndefined();
-  clock.advance(CLAIM_MS);
-  expect(await store.claim(record._id, 1)).toMatchObject({ version: 2 });
-});
-
 test.each(['recorded', 'account_created'] as const)(
   'one partner’s backlog of %s does not hide other work, and a hold is skipped',
   async (state) => {
@@ -171,20 +145,6 @@ test('a process that does nothing for a minute is not live, unless it has work i
   expect(idle.faults(60_000)).toEqual(['nothing was read for 60 s, and no work is in hand']);
   await idle.round();
   expect(idle.faults(60_000)).toEqual([]);
-});
-
-test('retries and records that an operator made due are found, and count as no rescue', async () => {
-  const many = await insert({ state: 'dead_lettered', version: 1 });
-  const one = await insert({ state: 'dead_lettered', version: 1 });
-  await operator.moveAll('retry', [{ seen: many, to: 'recorded', accountId: undefined }], 'asked');
-  await operator.move('retry', { seen: one }, 'operator retry');
-  const failed = await insert();
-  await store.claim(failed._id, 0);
-  const counts = { attempts: 1, ambiguous: 0, backedOffMs: 1 };
-  await store.putBack(position(failed, 1), clock.now(), { ...counts, lastError: 'x' });
-  const made = [`${many._id} 2`, `${one._id} 2`, `${failed._id} 1`].toSorted();
-  expect((await round()).toSorted()).toEqual(made);
-  expect(lost()).toBe(0);
 });
 
 test('an expired claim counts as a crash of its worker, until a worker gives a verdict', async () => {

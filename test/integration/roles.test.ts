@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { unlinkSync } from 'node:fs';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
-import { cliOf } from '../support/cli.ts';
+import { operatorOf } from '../support/cli.ts';
 import { documentedRights, rightsOf } from '../support/documented-rights.ts';
 import { send } from '../support/http.ts';
 import { startMongoWire, type MongoWire } from '../support/mongo-wire.ts';
@@ -85,29 +85,22 @@ function concerns(): Record<string, readonly string[]> {
 
 /** Makes each process send each kind of command that it ever sends to the stores. */
 async function live(): Promise<void> {
-  const cli = cliOf(world);
-  const application = newApplication();
-  await eventually(
-    'the key',
-    async () => (await send(ingest!.url, { key: world.key, body: '[]' })).status === 400,
-  );
-  const id = await submit(world, ingest!, application);
-  await world.recordIn('completed', id);
+  const { completed, done } = operatorOf({ world, ingest: ingest! });
+  const { id, application } = await completed();
   await world.recordIn('rejected', await submit(world, ingest!, application));
   await send(ingest!.url, { method: 'GET', key: world.key, path: `/api/v1/capital/ingest/${id}` });
   await send(ingest!.url, { key: world.inactiveKey, body: '{}' });
-  await eventually(
-    'the refused record',
-    async () => (await world.records({ state: 'refused' })).length === 1,
-  );
+  const has = (state: string) =>
+    eventually(state, async () => (await world.records({ state })).length === 1);
+  await has('refused');
 
-  await cli('partner', 'hold', 'demo');
+  await done('partner', 'hold', 'demo');
   await eventually(
     'the hold',
     async () => (await world.metric(processor!, 'partner_ingest_partners_held')) === 1,
   );
   const held = await submit(world, ingest!, newApplication());
-  await cli('partner', 'release', 'demo');
+  await done('partner', 'release', 'demo');
   await hurryReconcile(world, [held]);
   await world.recordIn('completed', held);
 
@@ -121,30 +114,24 @@ async function live(): Promise<void> {
         }
       : undefined,
   );
-  expect(
-    (await send(ingest!.url, { key: world.key, body: JSON.stringify(newApplication()) })).status,
-  ).toBe(500);
+  const body = JSON.stringify(newApplication());
+  expect((await send(ingest!.url, { key: world.key, body })).status).toBe(500);
   wires.ingest.answer(() => undefined);
-  await eventually(
-    'the withdrawal',
-    async () => (await world.records({ state: 'withdrawn' })).length === 1,
-  );
+  await has('withdrawn');
 }
 
 async function operate(): Promise<void> {
-  const cli = async (...words: string[]) =>
-    expect(await cliOf(world)(...words)).toMatchObject({ code: 0 });
-  const id = await submit(world, ingest!, newApplication());
-  await world.recordIn('completed', id);
-  await cli('show', id, '--reveal', '--why', 'a look');
-  await cli('resend', id, '--yes');
+  const { completed, done } = operatorOf({ world, ingest: ingest! });
+  const { id } = await completed();
+  await done('show', id, '--reveal', '--why', 'a look');
+  await done('resend', id, '--yes');
   await eventually('the second mail', async () => (await world.record(id))!.history.length === 5);
   await world.recordIn('completed', id);
-  await cli('account', 'correct-email', id, newApplication().email, '--yes');
+  await done('account', 'correct-email', id, newApplication().email, '--yes');
   await world.recordIn('completed', id);
-  await cli('account', 'release', id, '--yes');
-  await cli('erase', id, '--yes');
-  await cli('aside', wrong._id, '--yes', '--why', 'a look');
+  await done('account', 'release', id, '--yes');
+  await done('erase', id, '--yes');
+  await done('aside', wrong._id, '--yes', '--why', 'a look');
 }
 
 /** A person at the console opens each page, searches for an applicant and reveals one. */

@@ -130,24 +130,18 @@ test('what an operator puts aside counts no more until what contradicts changes'
     const counts = Object.entries(await leader.found());
     return counts.flatMap(([kind, count]) => (count > 0 ? [kind] : []));
   };
+  const submissions = new SupportQueries(stores.db);
   const put = async (id: string, by: string) => {
-    const submissions = new SupportQueries(stores.db);
-    const accountQueries = new AccountQueries(stores.db);
-    const trail = trailOf(by, `ticket of ${by}`);
-    const holds = { list: async () => [], isSet: async () => false };
     const desk = {
       submissions,
-      accounts: accountQueries,
-      holds,
-      trail,
+      accounts: new AccountQueries(stores.db),
+      holds: { list: async () => [], isSet: async () => false },
+      trail: trailOf(by, `ticket of ${by}`),
     } as unknown as Office['desk'];
     const order = await openOrder(aside, { id }, { desk, clock }, { reveal: false });
-    const now = clock.now();
-    return {
-      order,
-      next: async () =>
-        (await requestView((await submissions.byId(id))!, desk, { now, reveal: false })).next,
-    };
+    const options = { now: clock.now(), reveal: false };
+    const next = async () => (await requestView((await submissions.byId(id))!, desk, options)).next;
+    return { order, next };
   };
   // Two findings at one request, and one at an account.
   await plant('recorded', { history: [], dueAt: new Date(clock.now().getTime() - HOUR_MS / 10) });

@@ -1,16 +1,16 @@
 /** Status look-ups and lists. */
 import { beforeAll, describe, expect, test } from '@jest/globals';
-import { startMongo } from '../../deploy/local/stores.ts';
 import { duplicateReason } from '../../internal/application/reasons.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { LIST_PATH } from '../../internal/ingest/contract.ts';
 import { firstIdAt, newId } from '../../internal/platform/stores/ids.ts';
-import { type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { bodies, expectAnswer, idOf } from '../support/ingest.ts';
 import { INGEST_PATH, lookedUp, send, type Answer, type RequestOptions } from '../support/http.ts';
+import { startMongoWire } from '../support/mongo-wire.ts';
 import { newRecord } from '../support/records.ts';
 import { eventually } from '../support/wait.ts';
-import { openWorld, worldOf } from '../support/world.ts';
+import { worldOf } from '../support/world.ts';
 
 const UNKNOWN = '{"error":"Not found: no request of yours has this request_id"}';
 const USE_GET = '{"error":"Method not allowed: use GET"}';
@@ -99,36 +99,27 @@ describe('the answer', () => {
     }
   });
 
-  test('has every reason with field, code and sentence, but not the other request', async () => {
-    const reasons = [
-      {
-        field: 'email',
-        code: 'duplicate_email',
-        message: 'An account with this e-mail address exists already.',
-      },
-      { field: 'ein', code: 'invalid_format', message: 'ein must be exactly nine digits (0-9).' },
-    ] as const;
-    const record = await insert({
-      state: 'rejected',
-      reasons: reasons.map((reason) => ({
-        ...reason,
-        duplicateOf: newId('req', new Date()),
-        samePartner: true,
-      })),
-    });
-    expectAnswer(await lookUp(record._id), 200, shown(record, ...told.rejected, [...reasons]));
-  });
+  const emailTaken = {
+    field: 'email',
+    code: 'duplicate_email',
+    message: 'An account with this e-mail address exists already.',
+  } as const;
+  const elsewhere = (['email', 'ein'] as const).map((field) =>
+    duplicateReason(field, newId('req', new Date()), false),
+  );
+  const generic = { code: 'duplicate', message: 'An account for this applicant exists already.' };
 
-  test('has one duplicate without a field for accounts of other partners', async () => {
-    const reasons = [
-      duplicateReason('email', newId('req', new Date()), false),
-      duplicateReason('ein', newId('req', new Date()), false),
-    ];
-    const generic = { code: 'duplicate', message: 'An account for this applicant exists already.' };
-    for (const stored of [reasons, reasons.slice(0, 1), reasons.slice(1)]) {
-      const record = await insert({ state: 'rejected', reasons: stored });
-      expectAnswer(await lookUp(record._id), 200, shown(record, ...told.rejected, [generic]));
-    }
+  test.each<[string, object[], SubmissionRecord['reasons']]>([
+    [
+      'every reason, but not the other request',
+      [emailTaken],
+      [{ ...emailTaken, duplicateOf: newId('req', new Date()), samePartner: true }],
+    ],
+    ['one duplicate without a field for accounts of other partners', [generic], elsewhere],
+    ['the same for one of them', [generic], elsewhere.slice(1)],
+  ])('has %s', async (_what, reasons, stored) => {
+    const record = await insert({ state: 'rejected', reasons: stored! });
+    expectAnswer(await lookUp(record._id), 200, shown(record, ...told.rejected, reasons));
   });
 });
 
@@ -174,15 +165,6 @@ describe('the request', () => {
     const headers = await lookUp(record._id, { method: 'HEAD' });
     expect([headers.status, headers.text]).toEqual([200, '']);
     expect(headers.headers['content-length']).toBe(get.headers['content-length']);
-  });
-
-  test('other methods are answered 405, and a longer path 404', async () => {
-    for (const method of ['POST', 'DELETE']) {
-      const answer = await lookUp(newId('req', new Date()), { method });
-      expectAnswer(answer, 405, USE_GET);
-      expect(answer.headers['allow']).toBe('GET, HEAD');
-    }
-    expectAnswer(await lookUp(`${newId('req', new Date())}/reasons`), 404, bodies.notFound);
   });
 
   test('look-ups have their own limit of the same size, checked before authentication', async () => {
@@ -289,22 +271,28 @@ describe('the list', () => {
   const DAY_MS = 86_400_000;
   const startedAt = Date.now();
   /** One request a minute, newest first. */
-  const mine: SubmissionRecord[] = [];
-  const listOnce = (query: string, options: RequestOptions = {}): Promise<Answer> =>
-    send(ingest.url, {
-      method: 'GET',
-      key: otherKey,
-      path: `${LIST_PATH}?${query}`,
-      ...options,
-    });
-  const list = (...given: Parameters<typeof listOnce>): Promise<Answer> =>
-    lookedUp(() => listOnce(...given));
+  const mine = Array.from({ length: 350 }, (_, minutesAgo) => {
+    const receivedAt = new Date(startedAt - minutesAgo * 60_000);
+    // An id is made when the headers come, up to 20 s before.
+    const _id = firstIdAt('req', new Date(receivedAt.getTime() - 20_000));
+    const state = minutesAgo % 7 === 0 ? 'rejected' : 'completed';
+    return newRecord({ _id, receivedAt, partnerId: 'other', state });
+  });
+  const list = (query: string, options: RequestOptions = {}): Promise<Answer> =>
+    lookedUp(() =>
+      send(ingest.url, {
+        method: 'GET',
+        key: otherKey,
+        path: `${LIST_PATH}?${query}`,
+        ...options,
+      }),
+    );
   const idsIn = ({ json }: Answer): string[] =>
     (json as Page).data.submissions.map(({ request_id }) => request_id);
   const at = (minutesAgo: number): string =>
     encodeURIComponent(new Date(startedAt - minutesAgo * 60_000).toISOString());
 
-  async function allPages(query: string, between: () => Promise<unknown>): Promise<string[]> {
+  async function allPages(query: string, between = async (): Promise<unknown> => undefined) {
     const ids: string[] = [];
     for (let cursor = ''; ;) {
       const page = await list(`${query}&cursor=${cursor}`);
@@ -315,16 +303,7 @@ describe('the list', () => {
     }
   }
 
-  beforeAll(async () => {
-    for (let minutesAgo = 0; minutesAgo < 350; minutesAgo += 1) {
-      const receivedAt = new Date(startedAt - minutesAgo * 60_000);
-      // An id is made when the headers come, up to 20 s before.
-      const _id = firstIdAt('req', new Date(receivedAt.getTime() - 20_000));
-      const state = minutesAgo % 7 === 0 ? 'rejected' : 'completed';
-      mine.push(newRecord({ _id, receivedAt, partnerId: 'other', state }));
-    }
-    await world.stores.requests.insertMany(mine);
-  });
+  beforeAll(async () => void (await world.stores.requests.insertMany(mine)));
   const idsOf = (records: readonly SubmissionRecord[]): string[] => records.map(({ _id }) => _id);
 
   test('has all requests of the partner, newest first, each once while more arrive', async () => {
@@ -338,9 +317,9 @@ describe('the list', () => {
 
   test('filters by time and by state', async () => {
     const query = `since=${at(100)}&until=${at(50)}&state=`;
-    expect(await allPages(query, async () => {})).toEqual(idsOf(mine.slice(51, 101)));
+    expect(await allPages(query)).toEqual(idsOf(mine.slice(51, 101)));
     const rejected = mine.filter(({ state }) => state === 'rejected');
-    expect(await allPages('state=rejected', async () => {})).toEqual(idsOf(rejected));
+    expect(await allPages('state=rejected')).toEqual(idsOf(rejected));
   });
 
   test('reads every time of RFC 3339, and a blank where a + was lost', async () => {
@@ -385,12 +364,6 @@ describe('the list', () => {
       ],
       ['state=completed&since=today', `since must be ${time}, not 'today'`],
       ['until=2026-02-30T00:00:00Z', `until must be ${time}, not '2026-02-30T00:00:00Z'`],
-      ['cursor=1', "cursor must be a next_cursor of a page before, not '1'"],
-      [
-        'idempotency_key=%C3%A4',
-        "idempotency_key must be 1 to 255 characters of printable ASCII, without its quotes, not 'ä'",
-      ],
-      ['limit=5', "'limit' is unknown: known are since, until, state, cursor and idempotency_key"],
       [
         'toString=5',
         "'toString' is unknown: known are since, until, state, cursor and idempotency_key",
@@ -406,7 +379,6 @@ describe('the list', () => {
     expectAnswer(posted, 405, USE_GET);
     expect(posted.headers['allow']).toBe('GET, HEAD');
     expectAnswer(await list('', { key: newApiKey() }), 401, bodies.keyInvalid);
-    expectAnswer(await send(ingest.url, { method: 'GET' }), 405, bodies.methodNotAllowed);
     const head = await list('', { method: 'HEAD' });
     expect([head.status, head.text]).toEqual([200, '']);
   });
@@ -424,14 +396,9 @@ test('the OpenAPI document is answered without a key, unless it is switched off'
   });
   expect(Number(answer.headers['x-ratelimit-remaining'])).toBeGreaterThan(0);
   const head = await ask(ingest.url, 'HEAD');
-  expect([head.status, head.text, head.headers['content-length']]).toEqual([
-    200,
-    '',
-    answer.headers['content-length'],
-  ]);
-  const posted = await ask(ingest.url, 'POST');
-  expectAnswer(posted, 405, USE_GET);
-  expect(posted.headers['allow']).toBe('GET, HEAD');
+  expect([head.status, head.text]).toEqual([200, '']);
+  expect(head.headers['content-length']).toBe(answer.headers['content-length']);
+  expectAnswer(await ask(ingest.url, 'POST'), 405, USE_GET);
   const off = await world.start('ingest', { OPENAPI_ENDPOINT: 'false' });
   for (const method of ['GET', 'POST'])
     expectAnswer(await ask(off.url, method), 404, bodies.notFound);
@@ -456,26 +423,16 @@ test('switched off, the paths are answered 404, and a 202 has no Location', asyn
 });
 
 test('look-ups are answered 503 while MongoDB hangs, and recover by themselves', async () => {
-  const store = await startMongo({ log: () => {} });
+  const wire = await startMongoWire(world.stores.mongodbUri);
+  const hung = await world.start('ingest', { MONGODB_URI: wire.url });
+  const ask = (): Promise<Answer> => lookUpOnce(newId('req', new Date()), { url: hung.url });
   try {
-    const own = await openWorld({
-      environment: { MONGODB_URI: store.url },
-    });
-    try {
-      const { url } = await own.start('ingest');
-      const ask = (): Promise<Answer> =>
-        lookUpOnce(newId('req', new Date()), { url, key: own.key });
-      await eventually('a look-up that is served', async () => (await ask()).status === 404);
-      await store.signal('SIGSTOP');
-      for (const answer of await Promise.all([ask(), ask()]))
-        expectAnswer(answer, 503, UNAVAILABLE);
-      await store.signal('SIGCONT');
-      await eventually('a look-up that is served', async () => (await ask()).status === 404);
-    } finally {
-      await store.signal('SIGCONT');
-      await own.close();
-    }
+    wire.hold(({ find }) => find === SUBMISSIONS);
+    for (const answer of await Promise.all([ask(), ask()])) expectAnswer(answer, 503, UNAVAILABLE);
+    wire.hold(() => false);
+    await eventually('a look-up that is served', async () => (await ask()).status === 404);
   } finally {
-    await store.stop();
+    await hung.close();
+    await wire.close();
   }
 });

@@ -120,6 +120,13 @@ const record = (
 /** An operation of a store whose result is compared. */
 type Step = readonly [words: string, run: (on: Opened) => Promise<unknown>];
 
+const step = <T>(
+  name: string,
+  given: fc.Arbitrary<T>,
+  run: (on: Opened, given: T) => Promise<unknown>,
+): fc.Arbitrary<Step> =>
+  given.map((some) => [`${name} ${JSON.stringify(some)}`, (on) => run(on, some).catch(nameOf)]);
+
 const id = fc.nat(IDS - 1);
 const version = fc.nat(VERSIONS - 1);
 const idempotencyKey = fc.option(fc.nat(KEYS - 1), { nil: undefined });
@@ -127,6 +134,7 @@ const openState = fc.constantFrom(...openStates);
 const position = fc
   .record({ id, state: openState, version })
   .map(({ id: n, ...rest }) => ({ _id: `req_${n}`, ...rest }));
+const nothing = fc.constant(null);
 
 const byIngest: readonly State[] = ['recorded', 'malformed', 'withdrawn'];
 const outcomes: readonly MailOutcome[] = [
@@ -138,153 +146,120 @@ const outcomes: readonly MailOutcome[] = [
 const atOnce = <T>(one: fc.Arbitrary<T>) => fc.array(one, { minLength: 1, maxLength: 4 });
 
 const steps: fc.Arbitrary<Step> = fc.oneof(
-  fc
-    .tuple(
+  step(
+    'insert',
+    fc.tuple(
       fc.uniqueArray(id, { minLength: 1 }),
       fc.constantFrom(...states),
       version,
       fc.nat(60),
       fc.nat(9),
       idempotencyKey,
-    )
-    .map(([ids, state, at, due, odd, key]): Step => {
+    ),
+    ({ group }, [ids, state, at, due, odd, key]) => {
       const schema = odd === 0 ? RECORD_SCHEMA + 1 : RECORD_SCHEMA;
       // States that only ingest writes have no claim.
       const claims = byIngest.includes(state) ? at : at + 1;
       const records = ids.map((n) => record(n, state, claims, due * SECOND_MS, { schema, key }));
-      return [
-        `insert ${ids.join()} as ${state} ${at} with key ${key}`,
-        ({ group }) => Promise.all(records.map((one) => group.record(one))),
-      ];
-    }),
-  atOnce(fc.tuple(id, version)).map((all): Step => {
-    const claims = ({ store }: Opened) =>
-      Promise.all(all.map(([n, at]) => store.claim(`req_${n}`, at)));
-    return [`claim ${JSON.stringify(all)}`, claims];
-  }),
-  atOnce(position).map((all): Step => {
-    const renewals = ({ store }: Opened) => Promise.all(all.map((where) => store.renew(where)));
-    return [`renew ${JSON.stringify(all)}`, renewals];
-  }),
-  fc.tuple(atOnce(position), fc.constantFrom(...eventsOf.processor)).map(([all, event]): Step => {
-    const moves = ({ store }: Opened) =>
-      Promise.all(all.map((where) => store.move(where, event, 1).catch(nameOf)));
-    return [`${event} ${JSON.stringify(all)}`, moves];
-  }),
-  fc
-    .tuple(position, fc.constantFrom(...eventsOf.processor, 'move_on' as const))
-    .map(([where, event]): Step => {
+      return Promise.all(records.map((one) => group.record(one)));
+    },
+  ),
+  step('claim', atOnce(fc.tuple(id, version)), ({ store }, all) =>
+    Promise.all(all.map(([n, at]) => store.claim(`req_${n}`, at))),
+  ),
+  step('renew', atOnce(position), ({ store }, all) =>
+    Promise.all(all.map((where) => store.renew(where))),
+  ),
+  step(
+    'move',
+    fc.tuple(atOnce(position), fc.constantFrom(...eventsOf.processor)),
+    ({ store }, [all, event]) =>
+      Promise.all(all.map((where) => store.move(where, event, 1).catch(nameOf))),
+  ),
+  step(
+    'change',
+    fc.tuple(position, fc.constantFrom(...eventsOf.processor, 'move_on' as const)),
+    ({ store }, [where, event]) => {
       const changes = {
         reasons: [{ field: 'ein', code: 'missing', message: 'x' }],
         lastError: 'x',
         reason: 'x',
       } as const;
-      const move = ({ store }: Opened) =>
-        event === 'move_on'
-          ? store.moveOn(where, 1, changes)
-          : store.move(where, event, 1, changes);
-      return [`${event} ${JSON.stringify(where)}`, (on) => move(on).catch(nameOf)];
-    }),
-  fc
-    .tuple(
+      return event === 'move_on'
+        ? store.moveOn(where, 1, changes)
+        : store.move(where, event, 1, changes);
+    },
+  ),
+  step(
+    'reopen',
+    fc.tuple(
       id,
       fc.constantFrom('retry' as const, 'resend' as const, 'correct_address' as const),
-      fc.boolean(),
-    )
-    .map(([n, event, account]): Step => {
-      const reopen = async ({ submissions, moves }: Opened): Promise<unknown> => {
-        const read = await submissions.byId(`req_${n}`);
-        return (
-          read &&
-          moves.move(event, { seen: read, accountId: account ? 'acc_of_it' : undefined }, 'asked')
-        );
-      };
-      return [`${event} ${n}`, reopen];
-    }),
-  fc.tuple(position, fc.nat(60), fc.boolean()).map(([where, seconds, apart]): Step => {
-    const until = new Date(seconds * SECOND_MS);
-    return [
-      `put ${apart ? 'apart' : 'back'} ${JSON.stringify(where)}`,
-      ({ store }) => {
-        const counts = { attempts: 1, ambiguous: 1, backedOffMs: 1, lastError: 'x' };
-        return apart ? store.putApart(where, until) : store.putBack(where, until, counts);
-      },
-    ];
-  }),
-  fc.constant<Step>([
-    'all due',
-    async ({ due }) => {
-      const { records } = await due.read({ withoutPartners: [] });
-      return records.toSorted((one, other) => (one._id < other._id ? -1 : 1));
+      fc.constantFrom('acc_of_it', undefined),
+    ),
+    async ({ submissions, moves }, [n, event, accountId]) => {
+      const seen = await submissions.byId(`req_${n}`);
+      return seen && moves.move(event, { seen, accountId }, 'asked');
     },
-  ]),
-  fc.constant<Step>(['unknown due', ({ due }) => due.countUnknown(10)]),
-  fc.constant<Step>([
-    'note the first sight',
-    async ({ due }) => {
-      const { records } = await due.read({ withoutPartners: [] });
-      await due.noteFirstSight(records);
+  ),
+  step(
+    'put back or apart',
+    fc.tuple(position, fc.nat(60), fc.boolean()),
+    ({ store }, [where, seconds, apart]) => {
+      const until = new Date(seconds * SECOND_MS);
+      const counts = { attempts: 1, ambiguous: 1, backedOffMs: 1, lastError: 'x' };
+      return apart ? store.putApart(where, until) : store.putBack(where, until, counts);
     },
-  ]),
-  id.map((n): Step => {
-    const withdraw = ({ withdrawals }: Opened): Promise<void> => {
-      withdrawals.add(record(n, 'recorded', 0, 0));
-      return withdrawals.whenSettled();
-    };
-    return [`withdraw ${n}`, withdraw];
+  ),
+  step('all due', nothing, async ({ due }) => {
+    const { records } = await due.read({ withoutPartners: [] });
+    return records.toSorted((one, other) => (one._id < other._id ? -1 : 1));
   }),
-  fc.tuple(id, id, id).map(([n, email, ein]): Step => {
+  step('unknown due', nothing, ({ due }) => due.countUnknown(10)),
+  step('note the first sight', nothing, async ({ due }) => {
+    const { records } = await due.read({ withoutPartners: [] });
+    await due.noteFirstSight(records);
+  }),
+  step('withdraw', id, ({ withdrawals }, n) => {
+    withdrawals.add(record(n, 'recorded', 0, 0));
+    return withdrawals.whenSettled();
+  }),
+  step('account', fc.tuple(id, id, id), ({ accounts }, [n, email, ein]) => {
     const application = {
       email: `Person${email}@example.com`,
       ein: `10000000${ein}`,
       businessName: 'Any',
     };
     const owner = { requestId: `req_${n}`, partnerId: 'demo' };
-    return [
-      `account of ${n} for ${email} ${ein}`,
-      ({ accounts }) => accounts.create(accounts.draft(application, owner)),
-    ];
+    return accounts.create(accounts.draft(application, owner));
   }),
-  fc.tuple(id, version, fc.constantFrom(...outcomes)).map(([n, claim, outcome]): Step => {
-    const handOver = async ({ accountQueries, ledger, time }: Opened): Promise<unknown> => {
+  step(
+    'mail',
+    fc.tuple(id, version, fc.constantFrom(...outcomes)),
+    async ({ accountQueries, ledger, time }, [n, claim, outcome]) => {
       const account = await accountQueries.find('requestId', `req_${n}`);
       if (account === undefined) return undefined;
-      const intent = { claim, startedAt: new Date(time.ms), attempt: 1, host: 'here' };
-      await ledger.beginHandOver(account, intent, {
-        tokenHash: 'hash',
-        expiresAt: new Date(time.ms),
-      });
+      const now = new Date(time.ms);
+      const intent = { claim, startedAt: now, attempt: 1, host: 'here' };
+      await ledger.beginHandOver(account, intent, { tokenHash: 'hash', expiresAt: now });
       return ledger.endHandOver(account, intent, outcome);
-    };
-    return [`mail ${n}: ${outcome.result}`, handOver];
-  }),
-  fc
-    .tuple(id, fc.constantFrom('claim', 'hurry', 'erase', 'correct', 'mail again'))
-    .map(([n, what]): Step => {
-      const operate = async ({
-        submissions,
-        accountQueries,
-        moves,
-        corrections,
-      }: Opened): Promise<unknown> => {
-        const [seen, account] = [
-          await submissions.byId(`req_${n}`),
-          await accountQueries.find('requestId', `req_${n}`),
-        ];
-        if (what === 'correct')
-          return account && corrections.correctEmail(account, `corrected${n}@example.com`);
-        if (what === 'mail again') return account && corrections.mailAgain(account);
-        if (seen === undefined) return undefined;
-        if (what === 'erase') return moves.move('erase', { seen }, 'asked');
-        return what === 'claim' ? moves.claim(seen) : moves.hurry(seen);
-      };
-      return [`${what} ${n}`, operate];
-    }),
-  fc.nat(90).map((seconds): Step => {
-    const pass = ({ time }: Opened): Promise<number> =>
-      Promise.resolve((time.ms += seconds * SECOND_MS));
-    return [`${seconds} s pass`, pass];
-  }),
+    },
+  ),
+  step(
+    'operate',
+    fc.tuple(id, fc.constantFrom('claim', 'hurry', 'erase', 'correct', 'mail again')),
+    async ({ submissions, accountQueries, moves, corrections }, [n, what]) => {
+      const seen = await submissions.byId(`req_${n}`);
+      const account = await accountQueries.find('requestId', `req_${n}`);
+      if (what === 'correct')
+        return account && corrections.correctEmail(account, `corrected${n}@example.com`);
+      if (what === 'mail again') return account && corrections.mailAgain(account);
+      if (seen === undefined) return undefined;
+      if (what === 'erase') return moves.move('erase', { seen }, 'asked');
+      return what === 'claim' ? moves.claim(seen) : moves.hurry(seen);
+    },
+  ),
+  step('seconds pass', fc.nat(90), async ({ time }, seconds) => (time.ms += seconds * SECOND_MS)),
 );
 
 function nameOf(error: unknown): string {
@@ -318,8 +293,8 @@ async function sameOnBoth(plan: readonly Step[]): Promise<void> {
     [SUBMISSIONS, ACCOUNTS].map((name) => stores.db.collection(name).deleteMany({})),
   );
   const [database, model] = [open(stores.db), openModel()];
-  for (const [words, step] of plan) {
-    const [answer, modelled] = await Promise.all([step(database), step(model)]);
+  for (const [words, run] of plan) {
+    const [answer, modelled] = await Promise.all([run(database), run(model)]);
     expect({ words, answer: plain(modelled) }).toEqual({ words, answer: plain(answer) });
     if (answer !== undefined && answer !== false) told += 1;
     if (words.startsWith('insert'))

@@ -5,7 +5,8 @@ import { text } from 'node:stream/consumers';
 import { ROOT } from '../../tools/root.ts';
 import { runCli as runCliHere } from '../../cmd/cli/wire.ts';
 import { endOf } from '../../tools/program.ts';
-import { submit } from './processing.ts';
+import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/trail/trail.ts';
+import { failedOnce, submit } from './processing.ts';
 import { HANG_MS } from './wait.ts';
 import { newApplication, worldOf, type InProcess, type World } from './world.ts';
 
@@ -86,6 +87,21 @@ export function operatorOf({
       const { code, stdout, stderr } = await cli(...words);
       expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
       expect(stderr).toMatch(reason);
+    },
+    /** What the trail has of the request, without beginnings. */
+    trailOf: (requestId: string) =>
+      world.stores.db
+        .collection<TrailEntry>(OPERATOR_AUDIT)
+        .find({ requestId, result: { $ne: 'begun' } })
+        .sort({ _id: 1 })
+        .toArray(),
+    /** An application whose first attempt at the e-mail failed; the relay keeps failing. */
+    failing: async (given: object = {}) => {
+      const application = { ...newApplication(), ...given };
+      world.mail.setFault({ at: 'rcpt', answer: { code: 450, message: '4.2.1 try later' } });
+      const id = await submit(world, ingest, application);
+      await failedOnce(world, id);
+      return { id, application };
     },
     /** A completed application and its e-mails. */
     completed: async () => {

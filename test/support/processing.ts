@@ -1,7 +1,9 @@
 /** Submits applications, and opens worlds whose stores may be harmed. */
 /* oxlint-disable node/no-process-env -- where test-stores.ts looks for the stores */
 import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts';
+import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { send } from './http.ts';
+import { eventually } from './wait.ts';
 import { openWorld, requestIdOf, type World } from './world.ts';
 
 /** A busy test machine may cause 500s. */
@@ -12,14 +14,22 @@ export async function submit(
   world: World,
   ingest: { readonly url: string },
   fields: object,
+  key = world.key,
 ): Promise<string> {
   for (let tries = 1; ; tries += 1) {
-    const answer = await send(ingest.url, { key: world.key, body: JSON.stringify(fields) });
+    const answer = await send(ingest.url, { key, body: JSON.stringify(fields) });
     if (answer.status === 202) return requestIdOf(answer);
     if (answer.status !== 500 || tries === SUBMIT_TRIES)
       throw new Error(`${answer.status} ${answer.text}`);
   }
 }
+
+/** Waits until an attempt at the request has failed. */
+export const failedOnce = (world: World, requestId: string): Promise<SubmissionRecord> =>
+  eventually('a failed attempt', async () => {
+    const record = await world.record(requestId);
+    return record?.lastError === undefined ? undefined : record;
+  });
 
 /** Makes records due as after 30 s. */
 export async function hurryReconcile(world: World, ids: readonly string[]): Promise<void> {

@@ -3,51 +3,36 @@ import { parseRedisUrl } from './redis-url.ts';
 
 const host = (name: string, port: number) => ({ host: name, port });
 
-test.each([
-  [
-    'redis://cache',
-    { kind: 'single', tls: false, hosts: [host('cache', 6379)], options: { db: 0 } },
-  ],
+test.each<[string, object, object]>([
+  ['redis://cache', { kind: 'single', tls: false, hosts: [host('cache', 6379)] }, {}],
   [
     'rediss://me:p%40ss%3A@cache.example:6380/3',
-    {
-      kind: 'single',
-      tls: true,
-      hosts: [host('cache.example', 6380)],
-      options: { db: 3, username: 'me', password: 'p@ss:' },
-    },
+    { kind: 'single', tls: true, hosts: [host('cache.example', 6380)] },
+    { db: 3, username: 'me', password: 'p@ss:' },
   ],
   [
     'redis://:secret@[::1]:7',
-    {
-      kind: 'single',
-      tls: false,
-      hosts: [host('::1', 7)],
-      options: { db: 0, password: 'secret' },
-    },
+    { kind: 'single', tls: false, hosts: [host('::1', 7)] },
+    { password: 'secret' },
   ],
   [
     'rediss+sentinel://me:pw@a:1?name=m&sentinel_username=s&sentinel_password=t%26u',
+    { kind: 'sentinel', tls: true, hosts: [host('a', 1)] },
     {
-      kind: 'sentinel',
-      tls: true,
-      hosts: [host('a', 1)],
-      options: {
-        db: 0,
-        name: 'm',
-        username: 'me',
-        password: 'pw',
-        sentinelUsername: 's',
-        sentinelPassword: 't&u',
-      },
+      name: 'm',
+      username: 'me',
+      password: 'pw',
+      sentinelUsername: 's',
+      sentinelPassword: 't&u',
     },
   ],
   [
     'rediss+cluster://a:1,[::2]:2',
-    { kind: 'cluster', tls: true, hosts: [host('a', 1), host('::2', 2)], options: { db: 0 } },
+    { kind: 'cluster', tls: true, hosts: [host('a', 1), host('::2', 2)] },
+    {},
   ],
-])('%s', (url, address) => {
-  expect(parseRedisUrl(url)).toEqual(address);
+])('%s', (url, address, options) => {
+  expect(parseRedisUrl(url)).toEqual({ ...address, options: { db: 0, ...options } });
 });
 
 test.each([
