@@ -18,10 +18,14 @@ import { tookTooLong } from '../../internal/platform/stores/mongo-read.ts';
 import { openProcess, type ProcessTools } from '../../internal/platform/process/open-process.ts';
 import { retentionOf } from '../../internal/settings/retention.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
+import { TURNED_AWAY } from '../../internal/submission/support-queries.ts';
 import { createConsoleMetrics } from '../../internal/telemetry/metrics.ts';
 import { partnersView } from '../../internal/view/partners.ts';
-import { tallyOf } from '../../internal/view/search.ts';
+import { COUNTED_WITHIN_MS } from '../../internal/view/period.ts';
+import { deadLettersView } from '../../internal/view/search.ts';
 
+/** In each round, so that it costs ingest little. */
+const RECORDED_WITHIN_MS = 500;
 /** The first page refreshes as often. */
 const READ_EVERY_MS = 10_000;
 /** Three missed rounds: what is shown is then too old to act on. */
@@ -135,17 +139,28 @@ function followReadings(
     run: async () => {
       try {
         const problems = reads.keys.problems.list();
-        const [partners, dead, secrets, { found: findings }, turnedAway, sessions] =
+        const at = clock.now();
+        const since = later(at, -LIMITED_MS);
+        const [partners, dead, secrets, { found: findings }, away, recorded, sessions] =
           await Promise.all([
-            partnersView(reads, clock.now(), problems),
-            tallyOf({ state: 'dead_lettered' }, reads),
+            partnersView(reads, at, problems),
+            deadLettersView(reads, at, COUNTED_WITHIN_MS),
             problems,
             kept.read(),
-            reads.submissions.turnedAwaySince(later(clock.now(), -LIMITED_MS)),
-            trail.endedSessions(later(clock.now(), -SESSION_SECONDS * 1_000)),
+            reads.submissions.turnedAwaySince(since, at),
+            reads.submissions.kinds({
+              states: TURNED_AWAY,
+              since,
+              until: at,
+              partMs: LIMITED_MS,
+              withinMs: RECORDED_WITHIN_MS,
+            }),
+            trail.endedSessions(later(at, -SESSION_SECONDS * 1_000)),
           ]);
         for (const id of sessions) ended.add(id);
-        activity.stored = { partners, dead, secrets, findings, turnedAway, at: clock.now() };
+        const from = away.from > recorded.from ? away.from : recorded.from;
+        const turnedAway = { counts: away.counts, recorded: recorded.groups, from };
+        activity.stored = { partners, dead, secrets, findings, turnedAway, at };
       } catch (error) {
         const fault = databaseFault(error) ?? 'The console has a fault; its log has more.';
         activity.stored = { ...activity.stored, fault };

@@ -1,7 +1,7 @@
 /** What the pods' counters say of the last hour, and what the database said last. */
 import type { Finding, SecretProblem } from '../partner/kept-findings.ts';
 import { later } from '../platform/process/clock.ts';
-import type { TurnedAwayCount } from '../submission/support-queries.ts';
+import type { KindGroup, TurnedAwayCount } from '../submission/support-queries.ts';
 import type { LineState } from '../view/next.ts';
 import type { PartnerView } from '../view/partners.ts';
 import type { TallyLine } from '../view/search.ts';
@@ -22,14 +22,15 @@ type Sums = Readonly<Record<string, number>>;
 
 interface Round extends Measured {
   readonly at: Date;
+  /** False where no pod had been read before. */
+  readonly isCompared: boolean;
   /** Since the round before. */
-  readonly got: ByPartner;
+  readonly got: readonly Got[];
 }
 
+const WAITS = ['account', 'mail', 'onHold', 'delayed', 'oldestSeconds'] as const;
 /** By step; undefined where no controller has counted. */
-type Waits = Readonly<
-  Record<'account' | 'mail' | 'onHold' | 'delayed' | 'oldestSeconds', number | undefined>
->;
+type Waits = Readonly<Record<(typeof WAITS)[number], number | undefined>>;
 
 interface Measured {
   /** A minute, as `finished` and `mails`. */
@@ -64,12 +65,17 @@ const FINAL = ['completed', 'rejected', 'undeliverable', 'dead_lettered'];
 
 interface Stored {
   readonly partners: readonly PartnerView[];
-  readonly dead: readonly TallyLine[];
+  /** The newest since `from`, or all. */
+  readonly dead: { readonly lines: readonly TallyLine[]; readonly from?: Date | undefined };
   readonly secrets: readonly SecretProblem[];
   /** Of the self-audit, neither settled nor put aside. */
   readonly findings: readonly Finding[];
-  /** Of the last `LIMITED_MS`. */
-  readonly turnedAway: readonly TurnedAwayCount[];
+  /** Of the last `LIMITED_MS`, or the newest since `from`. */
+  readonly turnedAway: {
+    readonly counts: readonly TurnedAwayCount[];
+    readonly recorded: readonly KindGroup[];
+    readonly from?: Date;
+  };
   /** When they were read; undefined before the first time. */
   readonly at?: Date;
   /** Why the database cannot be read. */
@@ -77,7 +83,13 @@ interface Stored {
 }
 
 export class Activity {
-  stored: Stored = { partners: [], dead: [], secrets: [], findings: [], turnedAway: [] };
+  stored: Stored = {
+    partners: [],
+    dead: { lines: [] },
+    secrets: [],
+    findings: [],
+    turnedAway: { counts: [], recorded: [] },
+  };
   pods: readonly Pod[] = [];
   /** Oldest first; at most two hours. */
   readonly rounds: Round[] = [];
@@ -141,7 +153,7 @@ export class Activity {
   /** The mean of some minutes; undefined where none was read then. */
   hourBefore(): Measured | undefined {
     const [from, to] = [SHOWN_MS + COMPARED_MS, SHOWN_MS - COMPARED_MS].map((ms) => this.#ago(ms));
-    const rounds = this.rounds.filter(({ at }) => at > from! && at < to!);
+    const rounds = this.rounds.filter((one) => one.isCompared && one.at > from! && one.at < to!);
     return rounds.length === 0 ? undefined : meanOf(rounds);
   }
 
@@ -151,24 +163,15 @@ export class Activity {
 
   /** What each partner's requests got, in the last hour by default. */
   partners(since = this.#ago(SHOWN_MS)): ByPartner {
-    const rounds = this.rounds.filter(({ at }) => at > since);
-    const all = rounds.flatMap(({ got }) => [...got]);
-    return byPartner(
-      all.flatMap(([partner, sums]) =>
-        Object.entries(sums).map(([got, count]): Got => ({ partner, got, count })),
-      ),
+    const all = this.rounds.flatMap(({ at, got }) => (at > since ? got : []));
+    const groups = [...Map.groupBy(all, ({ partner }) => partner)];
+    return new Map(
+      groups.map(([partner, theirs]) => [
+        partner,
+        summed(theirs.map(({ got, count }) => [got, count])),
+      ]),
     );
   }
-}
-
-function byPartner(all: readonly Got[]): ByPartner {
-  const groups = [...Map.groupBy(all, ({ partner }) => partner)];
-  return new Map(
-    groups.map(([partner, theirs]) => [
-      partner,
-      summed(theirs.map(({ got, count }) => [got, count])),
-    ]),
-  );
 }
 
 function summed(counts: readonly (readonly [string, number])[]): Sums {
@@ -215,6 +218,7 @@ function roundOf(grown: readonly Growth[], pods: readonly Pod[], at: Date): Roun
   const counted = [...got('partner_requests_total', 'status'), ...outcomes];
   return {
     at,
+    isCompared: grown.length > 0,
     answers: aMinute(of('requests_total'), 'status'),
     finished: aMinute(finished, 'state'),
     mails: aMinute(of('mails_total'), 'result'),
@@ -226,7 +230,7 @@ function roundOf(grown: readonly Growth[], pods: readonly Pod[], at: Date): Roun
       delayed: gauge(pods, 'queue_jobs', { state: 'delayed' }),
       oldestSeconds: gauge(pods, 'oldest_waiting_seconds'),
     },
-    got: byPartner(counted.filter(({ count }) => count > 0)),
+    got: counted.filter(({ count }) => count > 0),
   };
 }
 
@@ -248,13 +252,9 @@ function meanOf(rounds: readonly Round[]): Measured {
     finished: ofSums('finished'),
     mails: ofSums('mails'),
     p99Seconds: of(({ p99Seconds }) => p99Seconds),
-    waits: {
-      account: of(({ waits }) => waits.account),
-      mail: of(({ waits }) => waits.mail),
-      onHold: of(({ waits }) => waits.onHold),
-      delayed: of(({ waits }) => waits.delayed),
-      oldestSeconds: of(({ waits }) => waits.oldestSeconds),
-    },
+    waits: Object.fromEntries(
+      WAITS.map((name) => [name, of(({ waits }) => waits[name])]),
+    ) as unknown as Waits,
   };
 }
 

@@ -9,12 +9,17 @@ import { states } from '../submission/states.ts';
 import type { Search } from '../submission/support-queries.ts';
 import type { Reads } from '../view/reads.ts';
 import { rowOf, type FoundRow } from '../view/search.ts';
-import { listFields, namesSomebody, when } from '../view/search-fields.ts';
+import { listFields, namesSomebody, typed, when } from '../view/search-fields.ts';
 import { LIMITED } from './sign-in.ts';
 
 export const LIST_PAGE = 50;
+/** A search that takes longer shows how far it came. */
+const LIST_WITHIN_MS = 3_000;
 /** Some MB in memory; more is work for the database's own tools. */
 export const CSV_ROWS = 5_000;
+
+/** Reads many records once it is its turn. */
+export type InTurn = <T>(read: () => Promise<T>) => Promise<T>;
 
 type QueryString = Readonly<Record<string, unknown>>;
 
@@ -22,6 +27,7 @@ export function addRequestLists(
   app: FastifyInstance,
   { submissions }: Pick<Reads, 'submissions'>,
   clock: Clock,
+  inTurn: InTurn,
 ): void {
   app.get('/requests', async (request, reply) => {
     const asked = request.query as QueryString;
@@ -38,7 +44,7 @@ export function addRequestLists(
         ...more,
       });
     if (search === undefined) return page({ status: 400 });
-    const list = await submissions.list(search, LIST_PAGE + 1);
+    const list = await inTurn(() => submissions.list(search, LIST_PAGE + 1, LIST_WITHIN_MS));
     const found = list.found.slice(0, LIST_PAGE);
     const isWhole = list.found.length <= LIST_PAGE;
     const older = isWhole ? list.next : found.at(-1)?._id;
@@ -53,7 +59,7 @@ export function addRequestLists(
   app.get('/requests.csv', LIMITED, async (request, reply) => {
     const { search, faults } = searchOf(request.query as QueryString, clock.now());
     if (search === undefined) return reply.say(400, Object.values(faults).join(' '));
-    const { found, next } = await submissions.list(search, CSV_ROWS);
+    const { found, next } = await inTurn(() => submissions.list(search, CSV_ROWS));
     const name = next === undefined ? 'requests' : `requests-newest-${found.length}`;
     return reply
       .type('text/csv; charset=utf-8')
@@ -88,34 +94,14 @@ export function addressOf(path: string, asked: QueryString): string {
   return query.size === 0 ? path : `${path}?${String(query)}`;
 }
 
-/** Either a search, or a sentence for each field that is wrong. */
-function searchOf(
-  asked: QueryString,
-  now: Date,
-): { readonly search?: Search; readonly faults: Readonly<Record<string, string>> } {
+function searchOf(asked: QueryString, now: Date) {
   const before = z.string().regex(/^req_[0-9a-z]{26}$/, 'It must be the id of a request.');
-  const form = z
-    .strictObject({ ...listFields, since: when(now), until: when(now), before })
-    .partial();
-  const { data, error } = form.safeParse(
-    Object.fromEntries(Object.entries(asked).filter(([, value]) => value !== '')),
-  );
-  if (error !== undefined) {
-    return {
-      faults: Object.fromEntries(
-        error.issues.map(({ code, path, message }) =>
-          code === 'unrecognized_keys'
-            ? ['partner', 'The address of a list may not hold anything else: use Find.']
-            : [path.join(), message],
-        ),
-      ),
-    };
-  }
-  const { code, key, ...rest } = data;
-  return {
-    search: { ...rest, ...defined({ httpStatus: code, keyId: key }) } as Search,
-    faults: {},
-  };
+  const names = { ...listFields, since: when(now), until: when(now), before };
+  const form = z.strictObject(names, 'The address of a list may hold nothing else: use Find.');
+  const { data, faults } = typed(form.partial(), asked);
+  const { code, key, ...rest } = data ?? {};
+  const search = { ...rest, ...defined({ httpStatus: code, keyId: key }) } as Search;
+  return { search: data && search, faults };
 }
 
 const COLUMNS = {

@@ -1,9 +1,13 @@
 /** What the first page calls wrong, in which order, and when it calls nothing wrong. */
 import { expect, test } from '@jest/globals';
 import type { Finding } from '../partner/kept-findings.ts';
+import { createLogger } from '../platform/process/log.ts';
+import type { TallyLine } from '../view/search.ts';
 import { Activity } from './activity.ts';
 import { nowView } from './now.ts';
 import type { Pod } from './readings.ts';
+import type { ConsoleDesk } from './routes.ts';
+import { startConsole } from './server.ts';
 
 const START = new Date('2026-11-27T12:00:00Z');
 const at = (seconds: number): Date => new Date(START.getTime() + seconds * 1_000);
@@ -38,7 +42,7 @@ function viewOf(
   { processor = pod('processor'), now = at(10), findings = [] as Finding[] } = {},
 ) {
   const activity = new Activity(START);
-  activity.stored = { partners: [], dead: [], secrets: [], findings, turnedAway: [], at: START };
+  activity.stored = { ...activity.stored, findings, at: START };
   activity.add([pod('ingest'), processor, pod('controller', values)], START);
   return nowView(activity, now);
 }
@@ -78,6 +82,28 @@ test('a finding of the self-audit has an example', () => {
   ]);
 });
 
+test('dead letters that cannot be counted in time are not called none', () => {
+  const activity = new Activity(START);
+  const line = {
+    partner: 'demo',
+    state: 'dead_lettered',
+    field: '',
+    why: 'why',
+    newest: 'req_1',
+  } as const;
+  const problemsWith = (...lines: TallyLine[]) => {
+    activity.stored = { ...activity.stored, dead: { lines, from: at(-60) } };
+    return nowView(activity, START).problems;
+  };
+  expect(problemsWith({ ...line, count: 5 })).toMatchObject([
+    {
+      what: '5 given up (dead letters) since 2026-11-27 11:59:00 UTC, or more: why',
+      request: 'req_1',
+    },
+  ]);
+  expect(problemsWith()).toMatchObject([{ what: 'dead letters cannot be counted in time' }]);
+});
+
 test('one e-mail that waits is the fault of its recipient, and many are ours', () => {
   const problemsWith = (count: number) =>
     viewOf([
@@ -101,4 +127,68 @@ test('data is as old as what was read longest ago', () => {
   const { fresh } = viewOf(WELL, { now: at(29) });
   expect(fresh).toMatchObject({ since: START, leftMs: 1_000 });
   expect(viewOf(WELL, { now: at(31) }).fresh.leftMs).toBe(-1_000);
+});
+
+/** What the tiles say: the figure, its unit, and what stands beside it. */
+async function tilesOf(activity: Activity): Promise<Readonly<Record<string, string>>> {
+  const now = activity.rounds.at(-1)!.at;
+  const server = await startConsole({
+    host: '127.0.0.1',
+    port: 0,
+    secret: 'a secret of 32 characters or more',
+    command: 'partner-ingest',
+    desk: { activity, reads: {} } as unknown as ConsoleDesk,
+    ended: new Set(),
+    clock: { now: () => now, monotonicMs: () => 0 },
+    log: createLogger('console', 'silent'),
+    databaseFault: () => undefined,
+  });
+  try {
+    const text = await (await fetch(server.url)).text();
+    const tiles = [...text.matchAll(/<div><dt>(.*?)<\/dt><dd>(.*?)<\/div>/g)];
+    const words = (html = ''): string => html.replaceAll(/<[^>]*>/g, ' ').replaceAll(/\s+/g, ' ');
+    return Object.fromEntries(tiles.map(([, name, html]) => [name, words(html).trim()]));
+  } finally {
+    await server.close();
+  }
+}
+
+/** Rounds of 10 s: at each, `of` gives the requests a minute, those that wait, and the time to accept. */
+function activityOf(seconds: number, of: (at: number) => readonly [number, number, number]) {
+  const activity = new Activity(START);
+  const total = { answers: 0, quick: 0, slow: 0 };
+  for (let now = 0; now <= seconds; now += 10) {
+    const [aMinute, waiting, acceptSeconds] = of(now);
+    total.answers += aMinute / 6;
+    total[acceptSeconds < 1 ? 'quick' : 'slow'] += 1;
+    const ingest = pod('ingest', [
+      ['requests_total', total.answers, { status: '202' }],
+      ['accept_seconds_bucket', total.quick, { le: '1' }],
+      ['accept_seconds_bucket', total.quick + total.slow, { le: '4' }],
+    ]);
+    const controller = pod('controller', [['records', waiting, { state: 'recorded' }]]);
+    activity.add([ingest, controller], at(now));
+  }
+  return activity;
+}
+
+test('a tile stands beside the figure of an hour before, whatever was between', async () => {
+  const HOUR = 3_600;
+  const activity = activityOf(2 * HOUR, (second) => {
+    if (second === 2 * HOUR) return [60, 3, 0.5];
+    return Math.abs(second - HOUR) < 150 ? [120, 7, 2] : [9_000, 999, 0.5];
+  });
+  expect(await tilesOf(activity)).toMatchObject({
+    'Accepted (202)': '60 a minute 1 h before: 120',
+    'Waiting for an account': '3 requests 1 h before: 7',
+    'Time to accept, p99': '990 ms 1 h before: 4 s',
+    'Our fault (5xx)': '0 a minute 1 h before: 0',
+  });
+});
+
+test('without an hour there is no figure before, and what was not compared yet is no 0', async () => {
+  const steady = (seconds: number) => tilesOf(activityOf(seconds, () => [60, 3, 0.5]));
+  expect((await steady(0))['Accepted (202)']).toBe('– a minute');
+  expect((await steady(3_440))['Accepted (202)']).toBe('60 a minute');
+  expect((await steady(3_500))['Accepted (202)']).toBe('60 a minute 1 h before: 60');
 });

@@ -4,7 +4,7 @@ import { later } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
 import { duration } from '../platform/process/terminal.ts';
 import { kinds } from '../self-audit/rules.ts';
-import type { TallyLine } from '../view/search.ts';
+import { utcSeconds } from '../view/times.ts';
 import { turnedAwayRows } from '../view/turned-away.ts';
 import { gauge, LIMITED_MS, type Activity } from './activity.ts';
 import { answersOf } from './answers.ts';
@@ -53,7 +53,11 @@ export function nowView(activity: Activity, now: Date) {
     last,
     before: activity.hourBefore(),
     partners: partnerRows(activity),
-    turnedAway: turnedAwayRows(stored.turnedAway),
+    turnedAway: {
+      from: stored.turnedAway.from,
+      until: stored.at,
+      ...turnedAwayRows(stored.turnedAway.counts, stored.turnedAway.recorded),
+    },
     pods,
   };
 }
@@ -152,12 +156,13 @@ function causesOf(pods: readonly Pod[], now: Date, namesSecrets: boolean): NowPr
 }
 
 /** Most frequent first. */
-function deadLetters(dead: readonly TallyLine[]): NowProblem[] {
-  const all = dead
-    .filter(({ test }) => !test)
-    .map(({ count, partner, why, newest: request }) =>
-      bad('partner', `${count} given up (dead letters): ${why}`, { request, partner }),
-    );
+function deadLetters({ lines, from }: Activity['stored']['dead']): NowProblem[] {
+  const since = from === undefined ? '' : ` since ${utcSeconds(from)} UTC, or more`;
+  const all = lines.map(({ count, partner, why, newest: request }) =>
+    bad('partner', `${count} given up (dead letters)${since}: ${why}`, { request, partner }),
+  );
+  if (from !== undefined && all.length === 0)
+    return [bad('console', 'dead letters cannot be counted in time')];
   const further = all.length - DEAD_KINDS_SHOWN;
   const rest = bad('', `${further} further kinds of dead letters`);
   return further > 0 ? [...all.slice(0, DEAD_KINDS_SHOWN), rest] : all;
@@ -217,7 +222,8 @@ function atTheirLimit(activity: Activity, now: Date): NowProblem[] {
     const limited = answers.find((one) => one.got === '429');
     if (limited === undefined) return [];
     const over = turnedAwayRows(
-      activity.stored.turnedAway.filter((one) => one.partnerId === partner && !one.test),
+      activity.stored.turnedAway.counts.filter((one) => one.partnerId === partner && !one.test),
+      [],
     ).rows.find(({ status }) => status === 429);
     const limit =
       over === undefined ? 'a limit' : `${over.why}: key ${over.key} at ${over.address}`;

@@ -9,14 +9,14 @@ import { states } from '../submission/states.ts';
 import { plainText, type Search } from '../submission/support-queries.ts';
 import { isAddress, lookUp, type FoundSubmission } from '../view/look-up.ts';
 import { keysView, partnersView, reactivation, secretsOf } from '../view/partners.ts';
-import { periods, periodView } from '../view/period.ts';
+import { COUNTED_WITHIN_MS, periods, periodView } from '../view/period.ts';
 import type { Reads } from '../view/reads.ts';
 import { requestView } from '../view/request.ts';
-import { rowOf, searchInWords, tallyOf } from '../view/search.ts';
-import { fields, text, when, WHY_MAX } from '../view/search-fields.ts';
+import { deadLettersView, rowOf, searchInWords } from '../view/search.ts';
+import { fields, text, typed, when, WHY_MAX } from '../view/search-fields.ts';
 import type { Activity } from './activity.ts';
 import { answersOf } from './answers.ts';
-import { addRequestLists, addressOf, listOf } from './lists.ts';
+import { addRequestLists, addressOf, listOf, type InTurn } from './lists.ts';
 import { nowView } from './now.ts';
 import { LIMITED, type ConsolePerson } from './sign-in.ts';
 
@@ -30,6 +30,10 @@ const KEPT = ['id', 'since', 'until', ...Object.keys(fields)];
 const CONTINUED = 1_000;
 const CONTINUED_MS = 3_600_000;
 
+/** Reads of many records at a time, so that most of the database is left to ingest. */
+const READERS = 2;
+const READERS_WAITING = 20;
+
 export interface ConsoleDesk {
   readonly reads: Omit<Reads, 'accountRequestsKeptMs'>;
   /** A trail that names this person. */
@@ -41,16 +45,18 @@ type Form = Readonly<Record<string, string>>;
 
 export function addRoutes(app: FastifyInstance, desk: ConsoleDesk, clock: Clock): void {
   addNow(app, desk, clock);
-  addFind(app, desk, clock);
+  const inTurn = inTurns();
+  addFind(app, desk, clock, inTurn);
   addRequest(app, desk, clock);
-  addLists(app, desk, clock);
-  addRequestLists(app, desk.reads, clock);
+  addLists(app, desk, clock, inTurn);
+  addRequestLists(app, desk.reads, clock, inTurn);
 }
 
 function addNow(app: FastifyInstance, { activity }: ConsoleDesk, clock: Clock): void {
-  app.get('/', (_, reply) =>
-    reply.page('now', { title: 'Now', view: nowView(activity, clock.now()) }),
-  );
+  app.get('/', (_, reply) => {
+    const view = nowView(activity, clock.now());
+    return reply.page('now', { title: 'Now', view, listOf: listsOf(view.turnedAway) });
+  });
   app.get('/history.json', (_, reply) =>
     reply.header('cache-control', 'no-store').send(
       activity.shown().map(({ at, answers, finished, p99Seconds, waits }) => ({
@@ -64,7 +70,7 @@ function addNow(app: FastifyInstance, { activity }: ConsoleDesk, clock: Clock): 
   );
 }
 
-function addFind(app: FastifyInstance, desk: ConsoleDesk, clock: Clock): void {
+function addFind(app: FastifyInstance, desk: ConsoleDesk, clock: Clock, inTurn: InTurn): void {
   /** By the token in the form that asks for the next page, so that no page holds personal data. */
   const continued = new Map<string, { readonly asked: Form; readonly before: string }>();
   const page = (reply: FastifyReply, more: object) =>
@@ -83,17 +89,24 @@ function addFind(app: FastifyInstance, desk: ConsoleDesk, clock: Clock): void {
       asked: Object.fromEntries(Object.entries(asked).filter(([name]) => !PERSONAL.includes(name))),
       hidden: PERSONAL.filter((name) => name in asked),
     };
-    const { search, faults } = searchOf({ ...asked, ...defined({ email: named }) }, clock.now());
-    if (search === undefined) return page(reply, { ...again, faults, status: 400 });
-    const list = listOf(asked, clock.now());
+    const now = clock.now();
+    const names = { ...fields, since: when(now), until: when(now) };
+    const { data, faults } = typed(z.object(names).partial(), {
+      ...asked,
+      ...defined({ email: named }),
+    });
+    if (data === undefined) return page(reply, { ...again, faults, status: 400 });
+    if (Object.keys(data).length === 0)
+      return page(reply, { ...again, faults: { id: 'Fill in at least one field.' }, status: 400 });
+    const search = data as Search;
+    const list = listOf(asked, now);
     if (list !== undefined) return reply.redirect(list, 303);
     const person = request.person!;
     // By parts, a viewer could read what is masked, a letter at a time.
     const wholeName = person.role === 'viewer';
     const { submissions } = desk.reads;
-    const found = await submissions.newest(
-      { ...search, wholeName, ...defined({ before }) },
-      FOUND_PAGE + 1,
+    const found = await inTurn(() =>
+      submissions.newest({ ...search, wholeName, ...defined({ before }) }, FOUND_PAGE + 1),
     );
     const { shown, next } = firstOf(found, FOUND_PAGE);
     const action = searchInWords('find', search, false);
@@ -120,20 +133,23 @@ export function filledIn(form: object): Form {
   return Object.fromEntries(all.filter(([, value]) => value !== ''));
 }
 
-/** Either a search, or a sentence for each field that is wrong. */
-function searchOf(
-  asked: Form,
-  now: Date,
-): { readonly search?: Search; readonly faults: Readonly<Record<string, string>> } {
-  const form = z.object({ ...fields, since: when(now), until: when(now) }).partial();
-  const { success, data, error } = form.safeParse(asked);
-  if (!success)
-    return {
-      faults: Object.fromEntries(error.issues.map(({ path, message }) => [path.join(), message])),
-    };
-  return Object.keys(data).length === 0
-    ? { faults: { id: 'Fill in at least one field.' } }
-    : { search: data as Search, faults: {} };
+/** Lets few reads of many records go on together; answers 429 where too many wait. */
+function inTurns(): InTurn {
+  let free = READERS;
+  const waiting: (() => void)[] = [];
+  return async (read) => {
+    if (waiting.length >= READERS_WAITING)
+      throw Object.assign(new Error('too many reads'), { statusCode: 429 });
+    if (free > 0) free -= 1;
+    else await new Promise<void>((begin) => waiting.push(begin));
+    try {
+      return await read();
+    } finally {
+      const next = waiting.shift();
+      if (next === undefined) free += 1;
+      else next();
+    }
+  };
 }
 
 function addRequest(app: FastifyInstance, desk: ConsoleDesk, clock: Clock): void {
@@ -179,13 +195,16 @@ function addRequest(app: FastifyInstance, desk: ConsoleDesk, clock: Clock): void
   });
 }
 
-function addLists(app: FastifyInstance, { reads, activity }: ConsoleDesk, clock: Clock): void {
-  app.get('/dead-letters', async (_, reply) =>
-    reply.page('dead-letters', {
-      title: 'Dead letters',
-      tallies: await tallyOf({ state: 'dead_lettered' }, reads),
-    }),
-  );
+function addLists(
+  app: FastifyInstance,
+  { reads, activity }: ConsoleDesk,
+  clock: Clock,
+  inTurn: InTurn,
+): void {
+  app.get('/dead-letters', async (_, reply) => {
+    const dead = await inTurn(() => deadLettersView(reads, clock.now(), COUNTED_WITHIN_MS));
+    return reply.page('dead-letters', { title: 'Dead letters', ...dead });
+  });
   app.get('/partners', async (_, reply) => {
     const read = reads.keys.problems.list();
     const [partners, problems] = await Promise.all([partnersView(reads, clock.now(), read), read]);
@@ -199,7 +218,7 @@ function addLists(app: FastifyInstance, { reads, activity }: ConsoleDesk, clock:
     const [keys, partners, view] = await Promise.all([
       keysView(reads, partner),
       partnersView(reads, now),
-      periodView({ partner, period, now }, reads),
+      inTurn(() => periodView({ partner, period, now }, reads)),
     ]);
     const about = partners.find((one) => one.partner === partner);
     const undo = about?.inactiveBy.map(reactivation) ?? [];
@@ -213,7 +232,7 @@ function addLists(app: FastifyInstance, { reads, activity }: ConsoleDesk, clock:
       periods,
       period,
       view,
-      listOf: listsOf(partner, view),
+      listOf: listsOf(view, partner),
       undo,
     });
   });
@@ -226,8 +245,11 @@ function addLists(app: FastifyInstance, { reads, activity }: ConsoleDesk, clock:
 }
 
 /** The address of the list that a figure counts. */
-function listsOf(partner: string, { from, until }: { readonly from: Date; readonly until: Date }) {
-  const times = { since: from.toISOString(), until: until.toISOString() };
+function listsOf(
+  { from, until }: { readonly from?: Date | undefined; readonly until?: Date | undefined },
+  partner?: string,
+) {
+  const times = { since: from?.toISOString(), until: until?.toISOString() };
   return (more: Form = {}): string =>
     addressOf('/requests', { partner, mode: 'live', ...more, ...times });
 }

@@ -10,20 +10,25 @@ import {
   pagesOf,
   rangesBack,
   READ_DEADLINE_MS,
-  tookTooLong,
   tooLong,
+  unlessTooLong,
 } from '../platform/stores/mongo-read.ts';
 import { idempotencyDigest } from './idempotency.ts';
 import { rateLimitedCollection, type RateLimitedRecord } from './over-limit.ts';
-import { isOpen, type State } from './states.ts';
+import { isOpen, openStates, type State } from './states.ts';
 import { live, liveOpen, submissionCollection, type SubmissionRecord } from './submission.ts';
 
 const BODY_PAGE = 100;
+/** Where an applicant has more requests than are read in this time, the newest are searched. */
+const FEW_WITHIN_MS = 2_000;
 const MINUTE_MS = 60_000;
 /** Of the rate limit, by its setting. */
 const LONGEST_WINDOW_MS = 3_600_000;
 /** Of a week, one key at one address has twice as many in each process. */
 export const COUNTS_READ = 20_000;
+/** A longer read is given up for a shorter period. */
+const COUNTS_WITHIN_MS = 700;
+const SHORTER = [1, 16, 256];
 
 export type TurnedAwayCount = Omit<RateLimitedRecord, 'requestIds'>;
 
@@ -145,17 +150,22 @@ export class SupportQueries {
     return { unnamed: unnamed.filter(({ count }) => count > 0) };
   }
 
-  /** Of all, or of one partner without its tests; of the newest counts, at most `COUNTS_READ`. */
-  async turnedAwaySince(since: Date, partner?: string): Promise<TurnedAwayCount[]> {
+  /** Of all, or of one partner without its tests: those after `from` that are read in time. */
+  async turnedAwaySince(since: Date, until: Date, partner?: string) {
     const whose = partner === undefined ? {} : { ...live, partnerId: partner };
-    return this.#rateLimited
-      .find(
-        { ...whose, windowStart: { $gt: since } },
-        { projection: { requestIds: 0 }, ...bounded },
-      )
-      .sort({ windowStart: -1 })
-      .limit(COUNTS_READ)
-      .toArray();
+    for (const part of SHORTER) {
+      const from = later(until, (since.getTime() - until.getTime()) / part);
+      const options = { projection: { requestIds: 0 }, maxTimeMS: COUNTS_WITHIN_MS };
+      const counts: TurnedAwayCount[] | undefined = await this.#rateLimited
+        .find({ ...whose, windowStart: { $gt: from } }, options)
+        .sort({ windowStart: -1 })
+        .limit(COUNTS_READ)
+        .toArray()
+        .catch(unlessTooLong);
+      const oldest = counts?.[COUNTS_READ - 1];
+      if (counts !== undefined) return { counts, from: oldest?.windowStart ?? from };
+    }
+    return { counts: [], from: until };
   }
 
   /** Rejects unless all of them could be searched in time. */
@@ -166,24 +176,25 @@ export class SupportQueries {
   }
 
   /** Newest first; `next` is the `before` to go on with, also where time ran out. */
-  async list(search: Search, limit: number) {
+  async list(search: Search, limit: number, withinMs = READ_DEADLINE_MS) {
     const { since, until, before, ...rest } = search;
     const filter = filterOf(rest);
-    // An index of its own finds the few requests of an applicant or a key.
+    // An index of its own finds the few requests of an applicant or a key; some send one for all.
     if (rest.email ?? rest.ein ?? rest.idempotencyKey) {
       const found = await this.#submissions
-        .find(filterOf(search), { projection: withoutBody, ...bounded })
+        .find(filterOf(search), { projection: withoutBody, maxTimeMS: FEW_WITHIN_MS })
         .sort({ _id: -1 })
         .limit(limit)
-        .toArray();
-      return { found };
+        .toArray()
+        .catch(unlessTooLong);
+      if (found !== undefined) return { found };
     }
     return newestOf(this.#submissions, filter, {
       size: limit,
       prefix: 'req',
       before: before ?? firstAt(until),
       from: firstAt(since),
-      withinMs: READ_DEADLINE_MS,
+      withinMs,
       projection: withoutBody,
     });
   }
@@ -233,7 +244,7 @@ export class SupportQueries {
     });
   }
 
-  /** A partner's requests by kind and part of the time, without its tests. */
+  /** Live requests by kind and part of the time. */
   kinds(asked: KindsAsked): ReturnType<typeof countKinds> {
     return countKinds(this.#submissions, asked);
   }
@@ -361,18 +372,26 @@ function literally(text: string): string {
 export interface KindGroup {
   /** From 0 on, since the period began. */
   readonly part: number;
+  /** Null for a stranger. */
+  readonly partner: string | null;
   readonly state: State;
   readonly status: number;
   /** Field and code of each reason, with a blank between them. */
   readonly why: readonly string[];
+  /** Of what has not ended, or has failed. */
+  readonly error: string | null;
   /** Of what was turned away. */
   readonly address: string | null;
-  readonly key?: string | null;
+  readonly key: string | null;
   readonly count: number;
+  /** An example. */
+  readonly newest: string;
 }
 
 export interface KindsAsked {
-  readonly partner: string;
+  readonly partner?: string;
+  /** All by default. */
+  readonly states?: readonly State[];
   readonly since: Date;
   readonly until: Date;
   readonly partMs: number;
@@ -380,8 +399,14 @@ export interface KindsAsked {
   readonly withinMs: number;
 }
 
-/** More come only where a partner's addresses change with each request. */
+/** Elsewhere an earlier attempt's error says nothing about the state. */
+export const WITH_ERROR: readonly State[] = [...openStates, 'undeliverable', 'dead_lettered'];
+/** More come only where addresses change with each request. */
 const GROUPS_IN_ONE = 10_000;
+/** The states of what was turned away and has a record. */
+export const TURNED_AWAY = ['malformed', 'refused'] as const satisfies readonly State[];
+/** More would make the first read too slow at a busy partner. */
+const FIRST_MS = 10_800_000;
 /** A range that takes longer is read again in parts. */
 const ONE_WITHIN_MS = 700;
 
@@ -392,24 +417,35 @@ async function countKinds(
 ): Promise<{ readonly groups: KindGroup[]; readonly from: Date }> {
   const { since, until, partMs, withinMs } = asked;
   const [from, before] = [firstIdAt('req', since), firstIdAt('req', until)];
+  // Without a range of ids, the database takes the index of a state that has one.
+  const wholeMs = Math.floor(withinMs / 2);
+  const isAll = since.getTime() === 0 && wholeMs > 0;
+  if (isAll) {
+    const whole = await kindsIn(submissions, asked, undefined, wholeMs).catch(unlessTooLong);
+    if (whole !== undefined) return { groups: whole, from: since };
+  }
   const groups: KindGroup[] = [];
   const next = await rangesBack(
-    { prefix: 'req', before, from, withinMs, firstMs: partMs, narrowedAfterMs: ONE_WITHIN_MS },
+    {
+      prefix: 'req',
+      before,
+      from,
+      withinMs: isAll ? wholeMs : withinMs,
+      firstMs: Math.min(partMs, FIRST_MS),
+      narrowedAfterMs: ONE_WITHIN_MS,
+    },
     async (range, maxTimeMS) => {
       groups.push(...(await kindsIn(submissions, asked, range, maxTimeMS)));
       return false;
     },
-  ).catch((error: unknown) => {
-    if (tookTooLong(error)) return before;
-    throw error;
-  });
+  ).catch((error: unknown) => unlessTooLong(error) ?? before);
   return { groups, from: next === undefined ? since : timeOfId(next)! };
 }
 
 async function kindsIn(
   submissions: Collection<SubmissionRecord>,
-  { partner: partnerId, since, partMs }: KindsAsked,
-  range: { readonly $gte: string; readonly $lt: string },
+  { partner: partnerId, states, since, partMs }: KindsAsked,
+  range: { readonly $gte: string; readonly $lt: string } | undefined,
   maxTimeMS: number,
 ): Promise<KindGroup[]> {
   const part = { $floor: { $divide: [{ $subtract: ['$receivedAt', since] }, partMs] } };
@@ -420,15 +456,28 @@ async function kindsIn(
       in: { $concat: [{ $ifNull: ['$$one.field', ''] }, ' ', '$$one.code'] },
     },
   };
-  const isTurnedAway = { $in: ['$state', ['malformed', 'refused']] };
-  const ofThese = (field: string) => ({ $cond: [isTurnedAway, field, null] });
-  const kind = { part, state: '$state', status: '$httpStatus', why };
-  const whose = { address: ofThese('$remoteIp'), key: ofThese('$keyId') };
+  const of = (those: readonly State[], field: string) => ({
+    $cond: [{ $in: ['$state', those] }, { $ifNull: [field, null] }, null],
+  });
+  const kind = {
+    part,
+    partner: { $ifNull: ['$partnerId', null] },
+    state: '$state',
+    status: '$httpStatus',
+    why,
+    error: of(WITH_ERROR, '$lastError'),
+  };
+  const whose = { address: of(TURNED_AWAY, '$remoteIp'), key: of(TURNED_AWAY, '$keyId') };
   const groups = await submissions
-    .aggregate<{ _id: Omit<KindGroup, 'count'>; count: number }>(
+    .aggregate<{ _id: Omit<KindGroup, 'count' | 'newest'>; count: number; newest: string }>(
       [
-        { $match: { ...live, partnerId, _id: range } },
-        { $group: { _id: { ...kind, ...whose }, count: { $sum: 1 } } },
+        {
+          $match: {
+            ...live,
+            ...defined({ partnerId, state: stateIn(states), _id: range }),
+          },
+        },
+        { $group: { _id: { ...kind, ...whose }, count: { $sum: 1 }, newest: { $max: '$_id' } } },
         { $limit: GROUPS_IN_ONE },
       ],
       { maxTimeMS },
@@ -436,5 +485,10 @@ async function kindsIn(
     .toArray();
   // A cut answer would count too few.
   if (groups.length === GROUPS_IN_ONE) throw tooLong();
-  return groups.map(({ _id, count }) => ({ ..._id, count }));
+  return groups.map(({ _id, ...counted }) => ({ ..._id, ...counted }));
+}
+
+/** The partial index of dead letters serves an equality. */
+function stateIn(states: readonly State[] | undefined) {
+  return states?.length === 1 ? states[0] : states && { $in: states };
 }

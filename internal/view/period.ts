@@ -1,10 +1,13 @@
 /** What became of a partner's requests in a period: by outcome, by reason, by key and address. */
+import { handOversOf } from '../account/mail-ledger.ts';
 import { later } from '../platform/process/clock.ts';
 import type { State } from '../submission/states.ts';
 import type { KindGroup } from '../submission/support-queries.ts';
 import type { Reads } from './reads.ts';
+import { errorInWords, errorOf } from './reasons.ts';
 import { toneOf, type Tone } from './request.ts';
-import { turnedAwayRows, type TurnedAwayRow } from './turned-away.ts';
+import { relaySaid } from './timeline.ts';
+import { turnedAwayRows } from './turned-away.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -19,7 +22,7 @@ export type Period = keyof typeof lengths;
 export const periods = Object.keys(lengths) as Period[];
 
 /** A page that is asked for more counts the newest only, and says so. */
-const COUNTED_WITHIN_MS = 2_000;
+export const COUNTED_WITHIN_MS = 2_000;
 const REASONS_SHOWN = 30;
 
 /** The lines of the chart. */
@@ -31,6 +34,13 @@ interface OutcomeCount {
   readonly state: State | 'turned away';
   readonly tone: Tone;
   readonly count: number;
+  /** Of the newest that has not ended well. */
+  readonly said?: Said | undefined;
+}
+
+interface Said {
+  readonly request: string;
+  readonly words: string;
 }
 
 export async function periodView(
@@ -39,20 +49,27 @@ export async function periodView(
     period,
     now,
   }: { readonly partner: string; readonly period: Period; readonly now: Date },
-  { submissions }: Pick<Reads, 'submissions'>,
+  reads: Pick<Reads, 'submissions' | 'accounts'>,
 ) {
+  const { submissions } = reads;
   const { ms, partMs } = lengths[period];
   // Whole parts, the last of which has just begun.
   const since = new Date((Math.floor((now.getTime() - ms) / partMs) + 1) * partMs);
   const [{ groups, from }, away] = await Promise.all([
     submissions.kinds({ partner, since, until: now, partMs, withinMs: COUNTED_WITHIN_MS }),
-    submissions.turnedAwaySince(since, partner),
+    submissions.turnedAwaySince(since, now, partner),
   ]);
-  const counted = away.filter(({ windowStart }) => windowStart >= from);
+  const awayFrom = away.from > from ? away.from : from;
+  const counted = away.counts.filter(({ windowStart }) => windowStart >= awayFrom);
   const count = (all: readonly { readonly count: number }[]): number =>
     all.reduce((sum, one) => sum + one.count, 0);
-  const outcomes: OutcomeCount[] = [...Map.groupBy(groups, ({ state }) => state)].map(
-    ([state, theirs]) => ({ state, tone: toneOf(state), count: count(theirs) }),
+  const outcomes: OutcomeCount[] = await Promise.all(
+    [...Map.groupBy(groups, ({ state }) => state)].map(async ([state, theirs]) => ({
+      state,
+      tone: toneOf(state),
+      count: count(theirs),
+      said: await saidOf(theirs, reads),
+    })),
   );
   if (counted.length > 0)
     outcomes.push({ state: 'turned away', tone: 'other', count: count(counted) });
@@ -61,34 +78,55 @@ export async function periodView(
     until: now,
     /** Later than `since` where not all could be counted. */
     from,
+    /** Of what has no record. */
+    awayFrom,
     total: count(outcomes),
     /** They are on the list. */
     recorded: count(groups),
     outcomes: outcomes.toSorted((one, other) => other.count - one.count),
     reasons: reasonsOf(groups),
-    turnedAway: turnedAwayRows(counted, recordedRows(partner, groups)),
+    turnedAway: turnedAwayRows(counted, groups),
     chart: chartOf(groups, counted, { since, partMs, parts: Math.ceil(ms / partMs) }),
   };
 }
 
-/** A request with two reasons is in both lines; most frequent first. */
-function reasonsOf(groups: readonly KindGroup[]) {
-  const all = groups.flatMap(({ state, why, count }) =>
-    [...new Set(why)].map((one) => ({ state, why: one, count })),
-  );
-  const lines = [...Map.groupBy(all, ({ state, why }) => `${state} ${why}`)].map(([key, same]) => {
-    const [state = '', field = '', code = ''] = key.split(' ');
-    return { state, field, code, count: same.reduce((sum, one) => sum + one.count, 0) };
-  });
-  return lines.toSorted((one, other) => other.count - one.count).slice(0, REASONS_SHOWN);
+/** The last error of the newest of them, and the relay's answer to it, for people. */
+async function saidOf(
+  groups: readonly KindGroup[],
+  { submissions, accounts }: Pick<Reads, 'submissions' | 'accounts'>,
+): Promise<Said | undefined> {
+  const [request = ''] = groups
+    .map(({ newest }) => newest)
+    .toSorted()
+    .toReversed();
+  const record = await submissions.byId(request);
+  const error = record && errorOf(record);
+  if (error === undefined) return undefined;
+  const account = await accounts.find('requestId', request);
+  const last = handOversOf(account?.mail).at(-1);
+  return { request, words: error + (last?.result === 'accepted' ? '' : relaySaid(last)) };
 }
 
-function recordedRows(partner: string, groups: readonly KindGroup[]): TurnedAwayRow[] {
-  return groups.flatMap(({ address, key, status, count }) =>
-    address === null
-      ? []
-      : [{ partner, key: key ?? undefined, address, status, why: '', count, recorded: true }],
+/** A request with two reasons is in both lines; most frequent first. */
+function reasonsOf(groups: readonly KindGroup[]) {
+  const all = groups.flatMap(({ state, why, error, count }) =>
+    [...new Set(why.length === 0 && error !== null ? [` ${error}`] : why)].map((one) => ({
+      state,
+      why: one,
+      count,
+    })),
   );
+  const lines = [...Map.groupBy(all, ({ state, why }) => `${state} ${why}`)].map(([key, same]) => {
+    const [, state = '', field = '', code = ''] = /^(\S*) (\S*) (.*)$/s.exec(key) ?? [];
+    return {
+      state,
+      field,
+      code,
+      words: errorInWords(code),
+      count: same.reduce((sum, one) => sum + one.count, 0),
+    };
+  });
+  return lines.toSorted((one, other) => other.count - one.count).slice(0, REASONS_SHOWN);
 }
 
 /** Times in seconds, and a line for each tone. */

@@ -1,4 +1,5 @@
 /** Why a request is where it is, and faults of our own in words instead of a library's codes. */
+import { WITH_ERROR } from '../submission/support-queries.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 
 const CAUSES: Readonly<Record<string, string>> = {
@@ -26,11 +27,11 @@ export function errorInWords(stored: string): string {
   return cause === undefined ? stored : causeInWords(cause);
 }
 
-/** Undefined where an earlier attempt's error says nothing about the state. */
 export function errorOf({
   state,
   lastError,
 }: Pick<SubmissionRecord, 'state' | 'lastError'>): string | undefined {
-  const speaks = ['recorded', 'account_created', 'undeliverable', 'dead_lettered'].includes(state);
-  return speaks && lastError !== undefined ? errorInWords(lastError) : undefined;
+  return WITH_ERROR.includes(state) && lastError !== undefined
+    ? errorInWords(lastError)
+    : undefined;
 }

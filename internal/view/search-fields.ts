@@ -88,3 +88,14 @@ export const listFields = {
   key: z.string().regex(/^[0-9a-f]{12}$/, 'It must be the id of a key.'),
   mode: z.enum(['live', 'test'], 'It must be live or test.'),
 } as const;
+
+/** What was typed into a form, without empty fields, or a sentence for each that is wrong. */
+export function typed<Fields extends z.ZodRawShape>(form: z.ZodObject<Fields>, asked: object) {
+  const filled = Object.entries(asked).filter(([, value]) => value !== '');
+  const { data, error } = form.safeParse(Object.fromEntries(filled));
+  const faults: Readonly<Record<string, string>> = Object.fromEntries(
+    // What is no field has no path.
+    (error?.issues ?? []).map(({ path, message }) => [path.join() || 'partner', message]),
+  );
+  return { data, faults };
+}

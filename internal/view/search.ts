@@ -1,10 +1,11 @@
 /** Requests that a search finds, and the kinds of faults in them by number. */
 import { ownerName } from '../partner/key-terms.ts';
 import { defined } from '../platform/process/defined.ts';
+import type { State } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { Search } from '../submission/support-queries.ts';
 import { maskApplicant } from './mask.ts';
-import { errorOf } from './reasons.ts';
+import { errorInWords, errorOf } from './reasons.ts';
 import type { Reads } from './reads.ts';
 
 /** More kinds of faults than a person reads. */
@@ -45,25 +46,56 @@ export function searchInWords(
   return words.length === 0 ? undefined : [command, ...words].join(' ');
 }
 
-export type TallyLine = Awaited<ReturnType<typeof tallyOf>>[number];
+export interface TallyLine {
+  readonly partner: string;
+  readonly test?: true;
+  readonly state: State;
+  /** Of the application, where a reason names one. */
+  readonly field: string;
+  /** A reason's code, or the last error in words. */
+  readonly why: string;
+  readonly count: number;
+  /** An example. */
+  readonly newest: string;
+}
 
 /** Most frequent first. A request with three reasons counts in three lines. */
 export async function tallyOf(search: Search, { submissions }: Pick<Reads, 'submissions'>) {
-  const found = (await submissions.tally(search, TALLIES)).map((group) => ({
-    partner: ownerName(group.partnerId ?? '', group),
-    ...defined({ test: group.test }),
-    state: group.state,
-    /** Of the application, where a reason names one. */
-    field: group.field ?? '',
-    /** A reason's code, or the last error in words. */
-    why: group.code ?? errorOf(group) ?? '',
-    count: group.count,
-    /** An example. */
-    newest: group.newest,
-  }));
-  // Different last errors may have the same words.
-  const tallies = new Map<string, (typeof found)[number]>();
-  for (const one of found) {
+  const found = await submissions.tally(search, TALLIES);
+  return merged(
+    found.map((group) => ({
+      partner: ownerName(group.partnerId ?? '', group),
+      ...defined({ test: group.test }),
+      state: group.state,
+      field: group.field ?? '',
+      why: group.code ?? errorOf(group) ?? '',
+      count: group.count,
+      newest: group.newest,
+    })),
+  );
+}
+
+/** Of live requests, the newest that are counted in time: since `from`, or all of them. */
+export async function deadLettersView(
+  { submissions }: Pick<Reads, 'submissions'>,
+  now: Date,
+  withinMs: number,
+) {
+  const since = new Date(0);
+  const all = { since, until: now, partMs: now.getTime() };
+  const states = ['dead_lettered'] as const;
+  const { groups, from } = await submissions.kinds({ states, ...all, withinMs });
+  const lines = groups.map(({ partner, state, error, count, newest }): TallyLine => {
+    const why = errorInWords(error ?? '');
+    return { partner: partner ?? '', state, field: '', why, count, newest };
+  });
+  return { lines: merged(lines).slice(0, TALLIES), from: from > since ? from : undefined };
+}
+
+/** Different last errors may have the same words. */
+function merged(lines: readonly TallyLine[]): TallyLine[] {
+  const tallies = new Map<string, TallyLine>();
+  for (const one of lines) {
     const key = [one.partner, one.state, one.field, one.why].join('\n');
     const { count = 0, newest = '' } = tallies.get(key) ?? {};
     tallies.set(key, {

@@ -121,9 +121,12 @@ function mailInWords(mail: MailHandOver, made: Date | undefined): TimelineEvent 
   if (endedAt === undefined)
     return { at, what: `${HANDED}: no result noted, it may be out`, notBefore };
   const took = ` after ${duration(endedAt.getTime() - startedAt.getTime())}`;
-  const { answer } = mail;
-  const said = answer === undefined ? '' : `, "${printable(answer.replaceAll(/\s+/g, ' '))}"`;
-  return { at, what: endingInWords(mail), said, took, notBefore };
+  return { at, what: endingInWords(mail), said: relaySaid(mail), took, notBefore };
+}
+
+/** The relay's own words, which people alone may see. */
+export function relaySaid({ answer }: Partial<MailHandOver> = {}): string {
+  return answer === undefined ? '' : `, "${printable(answer.replaceAll(/\s+/g, ' '))}"`;
 }
 
 const HANDED = 'e-mail handed to the mail server';

@@ -1,6 +1,6 @@
 /** What was turned away with 429 or 4xx: by partner, key, address and code. */
 import { ownerName } from '../partner/key-terms.ts';
-import type { TurnedAwayCount } from '../submission/support-queries.ts';
+import type { KindGroup, TurnedAwayCount } from '../submission/support-queries.ts';
 
 /** A flood comes from many addresses. */
 const ROWS_SHOWN = 20;
@@ -18,10 +18,7 @@ export interface TurnedAwayRow {
 }
 
 /** Most frequent first, and how many rows are left off. */
-export function turnedAwayRows(
-  counts: readonly TurnedAwayCount[],
-  recorded: readonly TurnedAwayRow[] = [],
-) {
+export function turnedAwayRows(counts: readonly TurnedAwayCount[], recorded: readonly KindGroup[]) {
   const rows = new Map<string, TurnedAwayRow>();
   const all = counts.map(
     ({ partnerId, keyId: key, address, status = 429, limits = [], ...one }) => {
@@ -30,7 +27,7 @@ export function turnedAwayRows(
       return { partner, key, address, status, why, count: one.count, recorded: false };
     },
   );
-  for (const row of [...all, ...recorded]) {
+  for (const row of [...all, ...recorded.flatMap(recordedRow)]) {
     const id = [row.partner, row.key, row.address, row.status, row.recorded].join('\n');
     const known = rows.get(id);
     const count = (known?.count ?? 0) + row.count;
@@ -38,4 +35,10 @@ export function turnedAwayRows(
   }
   const sorted = [...rows.values()].toSorted((one, other) => other.count - one.count);
   return { rows: sorted.slice(0, ROWS_SHOWN), further: sorted.slice(ROWS_SHOWN).length };
+}
+
+function recordedRow({ partner, key, address, status, count }: KindGroup): TurnedAwayRow[] {
+  if (address === null) return [];
+  const whose = { partner: partner ?? undefined, key: key ?? undefined, address };
+  return [{ ...whose, status, why: '', count, recorded: true }];
 }

@@ -8,7 +8,7 @@ import { nowView } from '../../internal/console/now.ts';
 import { readPods } from '../../internal/console/readings.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
-import { tallyOf } from '../../internal/view/search.ts';
+import { deadLettersView } from '../../internal/view/search.ts';
 import { ROOT } from '../../tools/root.ts';
 import { alertsOf, renderRules, type AlertRule } from '../chart/rules.ts';
 import { alertSections, read } from '../support/pages.ts';
@@ -30,11 +30,11 @@ export function nowOf({ db, slots }: ChaosWorld): () => Promise<readonly string[
       clock.now(),
     );
     try {
-      const dead = await tallyOf({ state: 'dead_lettered' }, { submissions });
+      const dead = await deadLettersView({ submissions }, clock.now(), COMMAND_TIMEOUT_MS);
       const secrets = await keys.problems.list();
       activity.stored = {
         partners: [],
-        turnedAway: [],
+        turnedAway: { counts: [], recorded: [] },
         dead,
         secrets,
         findings: [],

@@ -1,13 +1,21 @@
 /** A partner's page counts its requests, and each figure leads to its list, which is also a file. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { MongoClient } from 'mongodb';
 import type { Browser, Page } from 'puppeteer-core';
+import type { Account } from '../../internal/account/account.ts';
+import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { htmlOf } from '../../internal/console/render.ts';
-import { later } from '../../internal/platform/process/clock.ts';
+import type { ConsoleDesk } from '../../internal/console/routes.ts';
+import { startConsole } from '../../internal/console/server.ts';
+import { createLogger } from '../../internal/platform/process/log.ts';
+import { later, systemClock } from '../../internal/platform/process/clock.ts';
 import { newId } from '../../internal/platform/stores/ids.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
-import type { SubmissionRecord } from '../../internal/submission/submission.ts';
+import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { periodView } from '../../internal/view/period.ts';
+import { deadLettersView } from '../../internal/view/search.ts';
 import { accessFaults, isTooWide, openBrowser, textOf } from '../support/browser.ts';
+import { startMongoWire } from '../support/mongo-wire.ts';
 import { newRecord } from '../support/records.ts';
 import { eventually } from '../support/wait.ts';
 import { worldOf, type InProcess } from '../support/world.ts';
@@ -84,10 +92,10 @@ test('requests are counted once, by outcome, and reasons beneath, for each perio
   const text = await open('/partners/demo');
   expect(text).toMatch(/139\s+requests since .*; 40 of them were turned away without a record/);
   expect(await cells('Outcomes')).toEqual([
-    '70 completed 50.4 %',
-    '40 turned away 28.8 %',
-    '23 rejected 16.5 %',
-    '6 malformed 4.3 %',
+    '70 completed 50.4 %  ',
+    '40 turned away 28.8 %  ',
+    '23 rejected 16.5 %  ',
+    '6 malformed 4.3 %  ',
   ]);
   expect(await cells('Reasons')).toEqual([
     '23 business_name required 16.5 % rejected',
@@ -207,6 +215,11 @@ test('where time runs out, the newest are counted, and the page says since when'
   const counted = { partner: 'demo', since: later(now, -HOUR_MS), until: now, partMs: 60_000 };
   const { groups, from } = await submissions.kinds({ ...counted, withinMs: 0 });
   expect([groups, from]).toEqual([[], now]);
+  const dead = await deadLettersView({ submissions }, now, 0);
+  expect(dead).toEqual({ lines: [], from: now });
+  expect(htmlOf('dead-letters', { title: '', now, ...dead })).toMatch(
+    /Too many to count[^.]*since/,
+  );
   class Late extends SupportQueries {
     override kinds(asked: Parameters<SupportQueries['kinds']>[0]) {
       return super.kinds({ ...asked, since: later(now, -0.35 * HOUR_MS) });
@@ -214,16 +227,144 @@ test('where time runs out, the newest are counted, and the page says since when'
   }
   const view = await periodView(
     { partner: 'demo', period: '1h', now },
-    { submissions: new Late(world.stores.db) },
+    { submissions: new Late(world.stores.db), accounts: new AccountQueries(world.stores.db) },
   );
   expect(view.from.getTime()).toBeGreaterThan(view.since.getTime());
   expect(view.total).toBe(6 + AWAY);
-  const model = { partner: 'demo', keys: [], undo: [], secrets: [], answered: { answers: [] } };
-  const asked = { title: '', periods: [], period: '1h', now, listOf: () => '' };
-  const html = htmlOf('partner', { ...model, ...asked, view });
-  expect(html).toMatch(
+  expect(pageOf(view)).toMatch(
     new RegExp(
       `Too many to count in one go: the figures are since <time datetime="${view.from.toISOString()}`,
     ),
   );
+});
+
+const pageOf = (view: Awaited<ReturnType<typeof periodView>>): string => {
+  const model = { partner: 'demo', keys: [], undo: [], secrets: [], answered: { answers: [] } };
+  const asked = { title: '', periods: [], period: '1h', now, listOf: () => '' };
+  return htmlOf('partner', { ...model, ...asked, view });
+};
+
+test('counts that cannot be read in time are of a shorter period, and the page says so', async () => {
+  const wire = await startMongoWire(world.stores.mongodbUri);
+  const client = new MongoClient(wire.url);
+  wire.instead(({ find, filter }) =>
+    find === 'rate_limited' && filter.windowStart.$gt < later(now, -2 * HOUR_MS)
+      ? { ok: 0, code: 50, codeName: 'MaxTimeMSExpired', errmsg: 'the time is over' }
+      : undefined,
+  );
+  try {
+    const submissions = new SupportQueries(client.db(world.stores.database));
+    const accounts = new AccountQueries(world.stores.db);
+    const asked = { partner: 'demo', period: '24h', now } as const;
+    const view = await periodView(asked, { submissions, accounts });
+    expect(view.from).toEqual(view.since);
+    expect(view.outcomes).toContainEqual({ state: 'turned away', tone: 'other', count: AWAY });
+    expect(pageOf(view)).toContain(
+      `What has no record is counted since <time datetime="${view.awayFrom.toISOString()}`,
+    );
+  } finally {
+    await client.close();
+    await wire.close();
+  }
+});
+
+test('an address that too many requests have is searched from the newest on', async () => {
+  const wire = await startMongoWire(world.stores.mongodbUri);
+  const client = new MongoClient(wire.url);
+  wire.instead(({ find, filter }) =>
+    find === SUBMISSIONS && filter._id === undefined
+      ? { ok: 0, code: 50, codeName: 'MaxTimeMSExpired', errmsg: 'the time is over' }
+      : undefined,
+  );
+  try {
+    const found = await new SupportQueries(client.db(world.stores.database)).newest(
+      { email: '=cmd@example.com' },
+      60,
+    );
+    expect(found).toHaveLength(60);
+    expect(found.map(({ _id }) => _id)).toEqual(
+      found
+        .map(({ _id }) => _id)
+        .toSorted()
+        .toReversed(),
+    );
+  } finally {
+    await client.close();
+    await wire.close();
+  }
+});
+
+test('two lists are read together, and who comes when many wait is told to wait', async () => {
+  const reading = { now: 0, most: 0 };
+  const gone = Promise.withResolvers<undefined>();
+  class Slow extends SupportQueries {
+    override async list() {
+      reading.now += 1;
+      reading.most = Math.max(reading.most, reading.now);
+      await gone.promise;
+      reading.now -= 1;
+      return { found: [] };
+    }
+  }
+  const server = await startConsole({
+    host: '127.0.0.1',
+    port: 0,
+    secret: 'a secret of 32 characters or more',
+    command: 'partner-ingest',
+    desk: { reads: { submissions: new Slow(world.stores.db) } } as unknown as ConsoleDesk,
+    ended: new Set(),
+    clock: systemClock,
+    log: createLogger('console', 'silent'),
+    databaseFault: () => undefined,
+  });
+  try {
+    const path = `${server.url}/requests`;
+    const refused: number[] = [];
+    const waiting = Array.from({ length: 30 }, async () => {
+      const { status } = await fetch(path);
+      if (status !== 200) refused.push(status);
+    });
+    await eventually('some to be refused', () => refused.length === 8);
+    expect(refused).toEqual(Array.from({ length: 8 }, () => 429));
+    gone.resolve(undefined);
+    await Promise.all(waiting);
+    expect([refused.length, reading.most]).toEqual([8, 2]);
+    expect((await fetch(path)).status).toBe(200);
+  } finally {
+    await server.close();
+  }
+});
+
+test('an outcome that failed shows the last error of its newest, with the words of the relay', async () => {
+  const ids = [new Date(), later(new Date(), 1)].map((at) => newId('req', at));
+  for (const [index, requestId] of ids.entries()) {
+    const record = newRecord({
+      _id: requestId,
+      partnerId: 'sour',
+      state: 'undeliverable',
+      lastError: `the mail server answered 550 at rcpt, ${index}`,
+    });
+    await world.stores.requests.insertOne(record);
+    const mail = { claim: 1, startedAt: now, attempt: 1, host: 'processor-1', result: 'refused' };
+    await world.stores.accounts.insertOne({
+      _id: `acc_${index}`,
+      requestId,
+      email: `${index}@example.com`,
+      emailNormalized: `${index}@example.com`,
+      ein: String(index),
+      createdAt: now,
+      mail: {
+        begun: 1,
+        possible: 0,
+        handOvers: {
+          1: { ...mail, phase: 'rcpt', code: 550, answer: `550 <b>no\r\nroom ${index}` },
+        },
+      },
+    } as unknown as Account);
+  }
+  await open('/partners/sour');
+  expect(await cells('Outcomes')).toEqual([
+    `2 undeliverable 100 % ${ids[1]} the mail server answered 550 at rcpt, 1, "550 <b>no room 1"`,
+  ]);
+  expect(await accessFaults(page)).toEqual([]);
 });

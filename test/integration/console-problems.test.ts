@@ -1,7 +1,7 @@
 /** The first page lists all that is wrong, and leads to a partner that is over its limit. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Browser, Page } from 'puppeteer-core';
-import { hashApiKey, keyIdOf } from '../../internal/partner/api-key.ts';
+import { hashApiKey, keyIdOf, newApiKey } from '../../internal/partner/api-key.ts';
 import { accessFaults, openBrowser, textOf } from '../support/browser.ts';
 import { send } from '../support/http.ts';
 import { submit } from '../support/processing.ts';
@@ -105,6 +105,30 @@ test('what a request waits for is what its line waits for', async () => {
   await world.stores.requests.insertOne(later);
   expect(await pageOf(later._id)).toMatch(/waits for\s+a retry at 2099-01-01 12:04:05 UTC/);
   await world.stores.requests.deleteOne({ _id: later._id });
+});
+
+test('what was turned away with a record is listed by code, partner, key and address', async () => {
+  const key = newApiKey();
+  await world.writePartner({ partner: 'odd', keys: [key] });
+  const post = (by: string, body: string) => send(processes.ingest.url, { key: by, body });
+  await eventually('its key to count', async () => (await post(key, 'nonsense')).status === 400);
+  expect((await post(key, '[]')).status).toBe(400);
+  expect((await post(newApiKey(), '{}')).status).toBe(401);
+  const rows = (label: string) =>
+    page.$$eval(`[aria-label="${label}"] tbody tr`, (found) =>
+      found.map((row) => [...row.children].map(({ textContent }) => textContent).join(' ')),
+    );
+  const wanted = [
+    `2 400 odd ${keyIdOf(hashApiKey(key))} 127.0.0.1 `,
+    expect.stringMatching(/^\d+ 401 nobody known – 127\.0\.0\.1 $/),
+  ];
+  await eventually('both rows', async () => {
+    await page.goto(desk.url);
+    return (await rows('Turned away')).length >= wanted.length;
+  });
+  expect(await rows('Turned away')).toEqual(expect.arrayContaining(wanted));
+  await Promise.all([page.waitForNavigation(), page.click('[aria-label="Turned away"] a')]);
+  expect(await rows('Requests')).toHaveLength(2);
 });
 
 test('half of our requests fail: two clicks lead to the 429', async () => {

@@ -222,6 +222,11 @@ export function tookTooLong(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === MAX_TIME_EXPIRED;
 }
 
+/** Undefined of a read whose time has passed; throws any other error. */
+export function unlessTooLong(error: unknown): undefined {
+  if (!tookTooLong(error)) throw error;
+}
+
 /** The error of a read of several queries whose time has passed; the driver's own for one query. */
 export function tooLong(): MongoServerError {
   return new MongoServerError({ message: 'reading took too long', code: MAX_TIME_EXPIRED });
