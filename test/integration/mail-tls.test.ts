@@ -66,9 +66,7 @@ const { world, ingest } = await worldOf(['ingest']);
 
 beforeAll(() => makeCertificate(folder, ['DNS:localhost']));
 afterAll(async () => {
-  const closed = servers.map(
-    (server) => new Promise<void>((resolve) => server.close(resolve)),
-  );
+  const closed = servers.map((server) => new Promise<void>((resolve) => server.close(resolve)));
   await Promise.all(closed);
   rmSync(folder, { recursive: true });
 });
