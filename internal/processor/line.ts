@@ -28,7 +28,7 @@ export const PROCESSOR_DRAIN_MS = FINISH_WORK_MS + 20_000;
 /** With 15 s to the first sight and 15 s of grace, a lost job is repaired within 35 s. */
 export const RECONCILE_EVERY_MS = 2_500;
 /** Of each step in memory; each takes about 300 bytes. */
-export const LINE_MOST = 10_000;
+const LINE_MOST = 10_000;
 /** In one process, so that they take little of the database from live work. */
 const TESTS_AT_ONCE = 4;
 /** With fewer of a step in memory, what is due is read at once. */
