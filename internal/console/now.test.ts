@@ -57,6 +57,7 @@ test('nothing is wrong once the pods, the database, the counts and the audit wer
 test.each<[Values[number], string, string]>([
   [['leader', 0], 'bad', 'none leads'],
   [['probe_success', 0], 'bad', 'its last test submission was not completed'],
+  [['probe_mail_success', 0], 'warn', 'the relay did not take its last e-mail'],
   [
     ['oldest_waiting_seconds', 660, { state: 'recorded' }],
     'bad',

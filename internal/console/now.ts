@@ -135,6 +135,10 @@ function causesOf(pods: readonly Pod[], now: Date, namesSecrets: boolean): NowPr
       bad('standing probe', 'its last test submission was not completed'),
     ],
     [
+      gauge(pods, 'probe_mail_success') === 0,
+      warn('standing probe', 'the relay did not take its last e-mail'),
+    ],
+    [
       account! > ACCOUNT_WAITS_S,
       bad('requests', `one has waited ${ago(account!)} for its account`),
     ],
