@@ -38,6 +38,7 @@ export function nowOf({ db, slots }: ChaosWorld): () => Promise<readonly string[
         dead,
         secrets,
         findings: [],
+        putAside: 0,
         at: clock.now(),
       };
     } catch {
