@@ -16,6 +16,7 @@ import type { Loops } from '../../internal/platform/process/loop.ts';
 import { mongoReason } from '../../internal/platform/stores/mongo.ts';
 import { tookTooLong } from '../../internal/platform/stores/mongo-read.ts';
 import { openProcess, type ProcessTools } from '../../internal/platform/process/open-process.ts';
+import { whereAside } from '../../internal/self-audit/walk.ts';
 import { retentionOf } from '../../internal/settings/retention.ts';
 import { printableConfig, type ConfigOf } from '../../internal/settings/settings.ts';
 import { TURNED_AWAY } from '../../internal/submission/support-queries.ts';
@@ -141,12 +142,13 @@ function followReadings(
         const problems = reads.keys.problems.list();
         const at = clock.now();
         const since = later(at, -LIMITED_MS);
-        const [partners, dead, secrets, { found: findings }, away, recorded, sessions] =
+        const [partners, dead, secrets, { found: findings }, { putAside }, away, recorded, sessions] =
           await Promise.all([
             partnersView(reads, at, problems),
             deadLettersView(reads, at, COUNTED_WITHIN_MS),
             problems,
             kept.read(),
+            whereAside({ ...reads, trail, accountRequestsKeptMs: Infinity }, clock),
             reads.submissions.turnedAwaySince(since, at),
             reads.submissions.kinds({
               states: TURNED_AWAY,
@@ -160,7 +162,7 @@ function followReadings(
         for (const id of sessions) ended.add(id);
         const from = away.from > recorded.from ? away.from : recorded.from;
         const turnedAway = { counts: away.counts, recorded: recorded.groups, from };
-        activity.stored = { partners, dead, secrets, findings, turnedAway, at };
+        activity.stored = { partners, dead, secrets, findings, putAside, turnedAway, at };
       } catch (error) {
         const fault = databaseFault(error) ?? 'The console has a fault; its log has more.';
         activity.stored = { ...activity.stored, fault };

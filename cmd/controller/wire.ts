@@ -17,6 +17,7 @@ import {
   type Opened,
   type ProcessTools,
 } from '../../internal/platform/process/open-process.ts';
+import { defined } from '../../internal/platform/process/defined.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import {
@@ -59,10 +60,14 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
   leadership.start(selfAudit({ ...parts, stores, kept: new KeptFindings(db) }));
   const { PROBE_KEY: key, PROBE_URL: baseUrl } = config;
   // Without a probe there is no value: 0 would be a failure.
-  if (key === undefined) metrics.probeSuccess.remove();
-  else {
+  if (key === undefined) {
+    metrics.probeSuccess.remove();
+    metrics.probeMailSuccess.remove();
+  } else {
     const target = { baseUrl, key, setting: 'PROBE_URL (chart: probe.url)' };
-    leadership.start(standingProbe({ ...parts, target }));
+    const lastErrorOf = async (id: string) => (await stores.submissions.byId(id))?.lastError;
+    const mails = config.PROBE_MAIL_TO === undefined ? undefined : { lastErrorOf };
+    leadership.start(standingProbe({ ...parts, target, ...defined({ mails }) }));
   }
 
   opened.serving({ config: printableConfig(config) });

@@ -145,7 +145,8 @@ function openWork(
     sendRetry: () => {},
     accounts: new AccountStore(ofTests),
     ledger: new LedgerStore(ofTests),
-    mailer: testMailer(mailer, config.TEST_MAIL_TO),
+    mailer: testMailer(mailer, config),
+    mailsProbes: config.PROBE_MAIL_TO !== undefined,
   };
   const line = new Line({
     slots: config.PROCESSOR_CONCURRENCY,

@@ -47,3 +47,27 @@ export const testEndings: ReadonlyMap<string, TestEnding> = new Map([
 ]);
 
 export const endingOf = (ein: unknown): TestEnding | undefined => testEndings.get(ein as string);
+
+/*
+ * The e-mail of a probe is the only one of a test that `PROBE_MAIL_TO` gets. Its applicant names an
+ * interval, and a partner's tests are unique among themselves, so whoever submits again in the same
+ * interval is rejected as a duplicate. It is tried once, and within the next interval.
+ */
+
+export const MAIL_PROBE_EVERY_MS = 600_000;
+/** Added to the interval: the EIN, which chooses no ending. */
+const MAIL_PROBES = { controller: 0, 'helm test': 500_000_000 } as const;
+
+export const mailProbeInterval = (at: Date): number =>
+  Math.floor(at.getTime() / MAIL_PROBE_EVERY_MS);
+
+export function mailProbeOf(by: keyof typeof MAIL_PROBES, interval: number) {
+  const ein = String(MAIL_PROBES[by] + interval).padStart(9, '0');
+  return { email: `probe-mail+${ein}@example.com`, ein };
+}
+
+/** Of an applicant's address; undefined if it is no such probe. */
+export function intervalOfMailProbe(email: string): number | undefined {
+  const ein = /^probe-mail\+(\d{9})@example\.com$/.exec(email)?.[1];
+  return ein === undefined ? undefined : Number(ein) % MAIL_PROBES['helm test'];
+}

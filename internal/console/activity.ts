@@ -70,6 +70,8 @@ interface Stored {
   readonly secrets: readonly SecretProblem[];
   /** Of the self-audit, neither settled nor put aside. */
   readonly findings: readonly Finding[];
+  /** Findings that operators put aside, and that are still so. */
+  readonly putAside: number;
   /** Of the last `LIMITED_MS`, or the newest since `from`. */
   readonly turnedAway: {
     readonly counts: readonly TurnedAwayCount[];
@@ -88,6 +90,7 @@ export class Activity {
     dead: { lines: [] },
     secrets: [],
     findings: [],
+    putAside: 0,
     turnedAway: { counts: [], recorded: [] },
   };
   pods: readonly Pod[] = [];
@@ -155,6 +158,17 @@ export class Activity {
     const [from, to] = [SHOWN_MS + COMPARED_MS, SHOWN_MS - COMPARED_MS].map((ms) => this.#ago(ms));
     const rounds = this.rounds.filter((one) => one.isCompared && one.at > from! && one.at < to!);
     return rounds.length === 0 ? undefined : meanOf(rounds);
+  }
+
+  /** How many requests ended in each state in the last hour. */
+  ended(): Sums {
+    const rounds = this.shown();
+    return summed(
+      rounds.flatMap(({ at, finished }, index) => {
+        const minutes = (at.getTime() - (rounds[index - 1]?.at ?? at).getTime()) / 60_000;
+        return Object.entries(finished).map(([state, rate]) => [state, rate * minutes] as const);
+      }),
+    );
   }
 
   #ago(ms: number): Date {

@@ -39,10 +39,10 @@ const WELL: Values = [
 
 function viewOf(
   values: Values,
-  { processor = pod('processor'), now = at(10), findings = [] as Finding[] } = {},
+  { processor = pod('processor'), now = at(10), findings = [] as Finding[], putAside = 0 } = {},
 ) {
   const activity = new Activity(START);
-  activity.stored = { ...activity.stored, findings, at: START };
+  activity.stored = { ...activity.stored, findings, putAside, at: START };
   activity.add([pod('ingest'), processor, pod('controller', values)], START);
   return nowView(activity, now);
 }
@@ -57,6 +57,7 @@ test('nothing is wrong once the pods, the database, the counts and the audit wer
 test.each<[Values[number], string, string]>([
   [['leader', 0], 'bad', 'none leads'],
   [['probe_success', 0], 'bad', 'its last test submission was not completed'],
+  [['probe_mail_success', 0], 'warn', 'the relay did not take its last e-mail'],
   [
     ['oldest_waiting_seconds', 660, { state: 'recorded' }],
     'bad',
@@ -102,6 +103,48 @@ test('dead letters that cannot be counted in time are not called none', () => {
     },
   ]);
   expect(problemsWith()).toMatchObject([{ what: 'dead letters cannot be counted in time' }]);
+});
+
+/** Two rounds, ten seconds apart, of which the second has these counts. */
+function grown(counts: Values) {
+  const activity = new Activity(START);
+  const zeros = counts.map(([name, , labels]) => [name, 0, labels] as Values[number]);
+  for (const [index, values] of [zeros, counts].entries())
+    activity.add(
+      [pod('ingest', values), pod('processor'), pod('controller', WELL)],
+      at(index * 10),
+    );
+  return nowView(activity, at(10)).problems;
+}
+
+test('what partners and applicants get is told, whichever part is at fault', () => {
+  const got = (accepted: number, failed: number) =>
+    grown([
+      ['partner_requests_total', accepted, { partner: 'demo', status: '202' }],
+      ['partner_requests_total', failed, { partner: 'demo', status: '500' }],
+    ]);
+  expect(got(1_000, 0)).toEqual([]);
+  expect(got(999, 1)).toMatchObject([
+    { weight: 'warn', what: '1 of 1000 requests of the last 5 minutes were answered 500' },
+  ]);
+  expect(got(90, 10)).toMatchObject([{ weight: 'bad', who: 'partners' }]);
+  const ended = (completed: number, undeliverable: number) =>
+    grown([
+      ['outcomes_total', completed, { state: 'completed' }],
+      ['outcomes_total', undeliverable, { state: 'undeliverable' }],
+    ]);
+  expect(ended(4, 4)).toEqual([]);
+  expect(ended(95, 10)).toEqual([]);
+  expect(ended(30, 10)).toMatchObject([
+    { weight: 'warn', what: '10 of 40 e-mails of the last hour were refused for good' },
+  ]);
+});
+
+test('what is put aside has a number of its own, and hides no finding', () => {
+  const values = ['audit_findings', 1, { kind: 'account_missing' }] as const;
+  const view = viewOf([...WELL, values], { putAside: 2 });
+  expect(view).toMatchObject({ putAside: 2, problems: [{ weight: 'bad', who: 'self-audit' }] });
+  expect(viewOf(WELL, { putAside: 2 })).toMatchObject({ putAside: 2, problems: [] });
 });
 
 test('one e-mail that waits is the fault of its recipient, and many are ours', () => {

@@ -23,6 +23,10 @@ const ACCOUNT_WAITS_S = 600;
 const MAIL_WAITS_S = 3_600;
 /** Fewer may wait for the servers of their recipients. */
 const MANY = 50;
+const REFUSED_SHARE = 0.1;
+const REFUSED_LEAST = 5;
+/** Fewer 500s do not spend a month's budget within days. */
+const FAILED_SHARE = 0.01;
 /** The leading controller counts every 10 s. */
 const COUNTED_WITHIN_S = 60;
 
@@ -50,6 +54,7 @@ export function nowView(activity: Activity, now: Date) {
     readAt: { pods: last?.at, stored: stored.at },
     problems: problemsOf(activity, now),
     unread: unreadOf(activity),
+    putAside: stored.putAside,
     last,
     before: activity.hourBefore(),
     partners: partnerRows(activity),
@@ -104,6 +109,7 @@ function problemsOf(activity: Activity, now: Date): NowProblem[] {
     ...deadLetters(dead),
     ...brokenSecrets(secrets),
     ...findingsOf(activity),
+    ...failedShares(activity, now),
     ...atTheirLimit(activity, now),
     ...shared(pods, 'warn', 'warnings'),
   ];
@@ -133,6 +139,10 @@ function causesOf(pods: readonly Pod[], now: Date, namesSecrets: boolean): NowPr
     [
       gauge(pods, 'probe_success') === 0,
       bad('standing probe', 'its last test submission was not completed'),
+    ],
+    [
+      gauge(pods, 'probe_mail_success') === 0,
+      warn('standing probe', 'the relay did not take its last e-mail'),
     ],
     [
       account! > ACCOUNT_WAITS_S,
@@ -212,6 +222,25 @@ function findingsOf({ pods, stored }: Activity): NowProblem[] {
     const line = { who: 'self-audit', what, ...defined({ request: example }) };
     return count === 0 ? [] : [{ weight: weight === 'problem' ? 'bad' : 'warn', ...line }];
   });
+}
+
+/** What partners and applicants got, whichever part is at fault. */
+function failedShares(activity: Activity, now: Date): NowProblem[] {
+  const lately = [...activity.partners(later(now, -LIMITED_MS)).values()].map(answersOf);
+  const sum = (counts: readonly number[]): number => counts.reduce((all, one) => all + one, 0);
+  const requests = sum(lately.map((one) => one.requests));
+  const answers = lately.flatMap((one) => one.answers);
+  const failed = sum(answers.filter(({ got }) => got === '500').map(({ count }) => count));
+  const weight = failed / requests >= FAILED_SHARE ? 'bad' : 'warn';
+  const what = `${failed} of ${requests} requests of the last 5 minutes were answered 500`;
+  const { undeliverable = 0, completed = 0 } = activity.ended();
+  const mails = undeliverable + completed;
+  const refused = `${Math.round(undeliverable)} of ${Math.round(mails)} e-mails of the last hour were refused for good`;
+  const isRefused = undeliverable >= REFUSED_LEAST && undeliverable / mails > REFUSED_SHARE;
+  return [
+    ...(failed > 0 ? [{ weight, who: 'partners', what } as const] : []),
+    ...(isRefused ? [{ weight: 'warn', who: 'applicants', what: refused } as const] : []),
+  ];
 }
 
 /** A partner at its limit loses requests of which no record says anything. */

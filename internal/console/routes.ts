@@ -237,10 +237,12 @@ function addLists(
     });
   });
   app.get('/trail', async (request, reply) => {
-    const { before } = request.query as { before?: string };
-    const found = await reads.trail.newest(TRAIL_PAGE + 1, before);
+    const { before, about: asked } = request.query as { before?: string; about?: string };
+    const about = asked === 'aside' ? asked : undefined;
+    const found = await reads.trail.newest(TRAIL_PAGE + 1, defined({ before, about }));
     const { shown, next } = firstOf(found, TRAIL_PAGE);
-    return reply.page('trail', { title: 'Trail', rows: shown, older: next });
+    const older = next && addressOf('/trail', { about, before: next });
+    return reply.page('trail', { title: 'Trail', rows: shown, about, older });
   });
 }
 

@@ -27,7 +27,7 @@ export interface TestTarget {
 /** Returns the `request_id`. Rejects in words for an operator if the answer is not a 202. */
 export async function submitTest(
   target: TestTarget,
-  email: string,
+  { email, ein = COMPLETES }: { readonly email: string; readonly ein?: string },
   signal?: AbortSignal,
 ): Promise<string> {
   if (!/^pik_test_[\x21-\x7e]+$/.test(target.key))
@@ -35,10 +35,19 @@ export async function submitTest(
   const { data } = await expectData(202, target, '/capital/ingest', {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
-    body: JSON.stringify(namedAsSent({ ...sampleApplication(), email, ein: COMPLETES })),
+    body: JSON.stringify(namedAsSent({ ...sampleApplication(), email, ein })),
     signal,
   });
   return data.request_id;
+}
+
+/** A test ended otherwise than it should. */
+export class OtherEndError extends Error {
+  readonly codes: readonly string[];
+  constructor(message: string, codes: readonly string[]) {
+    super(message);
+    this.codes = codes;
+  }
 }
 
 /** Resolves when the request is completed. Rejects in words if it ends otherwise, or not in time. */
@@ -60,18 +69,36 @@ export async function testCompleted(
     if (state === 'completed') return;
     if (state !== 'processing') {
       const why = reasons.map(({ message }) => message).join('; ');
-      throw new Error(`${requestId} ended ${state}${why === '' ? '' : `: ${why}`}`);
+      const words = `${requestId} ended ${state}${why === '' ? '' : `: ${why}`}`;
+      throw new OtherEndError(
+        words,
+        reasons.map(({ code }) => code),
+      );
     }
     if (!headers.has('preference-applied')) await pause(ASK_AGAIN_MS, signal);
   }
   throw new Error(`${requestId} is still processing after ${withinMs / 1_000} s`);
 }
 
+/**
+ * The same for the e-mail of a probe. Resolves to false if another one has gone out in its interval.
+ */
+export async function mailTaken(...given: Parameters<typeof testCompleted>): Promise<boolean> {
+  try {
+    await testCompleted(...given);
+    return true;
+  } catch (error) {
+    if (error instanceof OtherEndError && error.codes.some((code) => code.startsWith('duplicate_')))
+      return false;
+    throw error;
+  }
+}
+
 /** Of a submission or a look-up. */
 interface Data {
   readonly request_id: string;
   readonly state?: string;
-  readonly reasons?: readonly { readonly message: string }[];
+  readonly reasons?: readonly { readonly code: string; readonly message: string }[];
 }
 
 interface Question extends Pick<RequestInit, 'method' | 'body'> {

@@ -2,9 +2,10 @@
  * Audits what is recent each minute and all that is kept in the background, and exports what it has
  * found until it is settled.
  *
- * A round reads what came within ten minutes, and then goes on with its walk over everything, 20,000
- * documents further. So a small installation is read wholly each minute. Of more than 25 million
- * requests and accounts a walk takes longer than a day. A new leader goes on where the last one was.
+ * A round reads what came within ten minutes and what was put aside, and then goes on with its walk
+ * over everything, 20,000 documents further. So a small installation is read wholly each minute. Of
+ * more than 25 million requests and accounts a walk takes longer than a day. A new leader goes on
+ * where the last one was.
  */
 import { later, type Clock } from '../platform/process/clock.ts';
 import { pause } from '../platform/process/deadline.ts';
@@ -12,7 +13,7 @@ import type { Logger } from '../platform/process/log.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import type { Finding, KeptFindings } from '../partner/kept-findings.ts';
 import { kinds, type Kind, type Suspect } from '../self-audit/rules.ts';
-import { auditedPages, unsettled, type AuditStores } from '../self-audit/walk.ts';
+import { auditedPages, unsettled, whereAside, type AuditStores } from '../self-audit/walk.ts';
 import type { LeaderLoop } from './leadership.ts';
 
 /** From the end of a round, which pauses for 20 s by itself. */
@@ -80,6 +81,8 @@ export function selfAudit({ stores, kept, clock, metrics, log }: SelfAuditTools)
       };
       for (const { kind, id } of await settledOf(open(), stores, clock))
         found.get(kind)?.delete(id);
+      const { suspects: changed } = await whereAside(stores, clock);
+      await add(changed.filter(([kind]) => kind !== 'mailed_twice'));
       const since = later(clock.now(), -RECENT_MS);
       for await (const { suspects } of auditedPages(stores, clock, { since })) await add(suspects);
       walk ??= auditedPages(stores, clock, { after: reached });

@@ -4,6 +4,7 @@ import type { Readable, Writable } from 'node:stream';
 import { SpanKind } from '@opentelemetry/api';
 import { createTransport, type SendMailOptions } from 'nodemailer';
 import SMTPConnection from 'nodemailer/lib/smtp-connection';
+import { intervalOfMailProbe } from '../application/sandbox-endings.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { defined } from '../platform/process/defined.ts';
 import { failSpan, inSpan, type NamedSpan } from '../platform/process/tracing.ts';
@@ -268,15 +269,23 @@ function watch(signal: AbortSignal, mayGoOn: () => boolean, limits: MailerLimits
 
 /* Where the e-mails of tests go: to one address of the operator's, or nowhere. */
 
+interface TestRecipients {
+  readonly TEST_MAIL_TO?: string | undefined;
+  /** Only for what the probes ask for. */
+  readonly PROBE_MAIL_TO?: string | undefined;
+}
+
 /** No applicant is mailed. The answer, which the mail ledger keeps, says so. */
-export function testMailer(mailer: Mailer, to: string | undefined): Pick<Mailer, 'handOver'> {
-  if (to === undefined)
-    return { handOver: () => Promise.resolve({ result: 'accepted', answer: 'test: not sent' }) };
+export function testMailer(mailer: Mailer, recipients: TestRecipients): Pick<Mailer, 'handOver'> {
   return {
-    handOver: async (message, _applicant, ...more) => {
+    handOver: async (message, applicant, ...more) => {
+      const isProbe = intervalOfMailProbe(applicant) !== undefined;
+      const setting = isProbe ? 'PROBE_MAIL_TO' : 'TEST_MAIL_TO';
+      const to = recipients[setting];
+      if (to === undefined) return { result: 'accepted', answer: 'test: not sent' };
       const handOver = await mailer.handOver(message, to, ...more);
       if (handOver.result !== 'accepted') return handOver;
-      return { ...handOver, answer: `${handOver.answer} (test: sent to TEST_MAIL_TO)` };
+      return { ...handOver, answer: `${handOver.answer} (test: sent to ${setting})` };
     },
   };
 }

@@ -1,7 +1,11 @@
 /** The step of the e-mail: hands it over once and finishes the request. */
 import type { Account, Intent } from '../account/account.ts';
 import { mailReason } from '../application/reasons.ts';
-import { endingOf } from '../application/sandbox-endings.ts';
+import {
+  endingOf,
+  intervalOfMailProbe,
+  mailProbeInterval,
+} from '../application/sandbox-endings.ts';
 import { handOversOf, ledgerWith, newSecondMails, possibleMails } from '../account/mail-ledger.ts';
 import type { MailPlace } from '../mail/mail-gate.ts';
 import { loginInstructions } from '../mail/message.ts';
@@ -22,6 +26,9 @@ import {
 } from './step.ts';
 
 const COMPLETE_RETRY = { firstMs: 100, capMs: 2_000 } as const;
+
+/** What is stored of the answer to a probe. */
+const PROBE_WORDS = 300;
 
 const COMPLETED: Verdict = { kind: 'done', event: 'complete' };
 /** What a test can ask for. */
@@ -70,9 +77,11 @@ async function mailOnce(attempt: Attempt, account: Account, tools: AttemptTools)
     record.ambiguous ?? 0,
     possibleMails(account.mail, record.mailsSince ?? -1),
   );
-  if (before >= MAX_AMBIGUOUS) {
+  const isProbe = probeInterval(record, account) !== undefined;
+  if (before >= (isProbe ? 1 : MAX_AMBIGUOUS)) {
     const words = `nobody knows what became of the mail (handed over ${before} times)`;
-    return failed(record, { failure: 'ambiguous', words, ambiguous: before });
+    const failure = isProbe ? 'permanent' : 'ambiguous';
+    return failed(record, { failure, words, ambiguous: before });
   }
   await place.turn(claim.signal);
   if (!claim.held) return LOST;
@@ -128,6 +137,12 @@ async function sendMail(
 ): Promise<Verdict> {
   const { record, claim, place = placeOfTest } = attempt;
   const { account, message } = mail;
+  const probe = probeInterval(record, account);
+  const unasked = probe === undefined ? undefined : whyUnasked(probe, tools);
+  if (unasked !== undefined) {
+    await noteAborted(attempt, mail, tools);
+    return failed(record, { failure: 'permanent', words: unasked });
+  }
   try {
     const begun = await begin();
     // A sent e-mail cannot be recalled, so this check comes last.
@@ -157,12 +172,28 @@ async function sendMail(
     // An operator may have asked for another mail meanwhile.
     return noted !== undefined && noted.notifiedAt === undefined ? readAgain(record) : COMPLETED;
   }
+  if (probe !== undefined) {
+    // No second try: the relay would get all of them once it is back.
+    const answer = handOver.result === 'refused' ? [handOver.answer] : [];
+    const words = [inWords(handOver), ...answer].join(': ').slice(0, PROBE_WORDS);
+    return failed(record, { failure: 'permanent', words });
+  }
   return failed(record, {
     failure: classOfHandOver(handOver, blame),
     words: inWords(handOver),
     ...(handOver.result === 'refused' && handOver.why && { reasons: [mailReason(handOver.why)] }),
     ambiguous: before + (handOver.result === 'ambiguous' ? 1 : 0),
   });
+}
+
+const probeInterval = ({ test }: OpenRecord, { email }: Account): number | undefined =>
+  test === true ? intervalOfMailProbe(email) : undefined;
+
+/** Late ones would all go out together. */
+function whyUnasked(interval: number, { mailsProbes = false, clock }: AttemptTools) {
+  if (!mailsProbes) return 'the relay was not asked: PROBE_MAIL_TO is not set at the processor';
+  const late = mailProbeInterval(clock.now()) - interval;
+  return Math.abs(late) > 1 ? 'the relay was not asked: it is too late for this e-mail' : undefined;
 }
 
 function newIntent(claim: number, attempt: number, { clock, host }: AttemptTools): Intent {

@@ -38,6 +38,8 @@ export interface AttemptTools {
   readonly ledger: LedgerStore;
   readonly mailer: Pick<Mailer, 'handOver'>;
   readonly mailSettings: MailSettings;
+  /** Of tests: the probe's e-mail has a recipient. */
+  readonly mailsProbes?: boolean;
   readonly holds: { has(partnerId: string | undefined): boolean };
   readonly host: string;
   readonly log: Logger;

@@ -21,7 +21,7 @@ export interface AuditStores {
   readonly submissions: SupportQueries;
   readonly accounts: AccountQueries;
   readonly holds: Pick<PartnerHolds, 'list'>;
-  readonly trail: Pick<Trail, 'putAside'>;
+  readonly trail: Pick<Trail, 'putAside' | 'allPutAside'>;
   /** The shortest retention of an account's request, by today's settings. */
   readonly accountRequestsKeptMs: number;
 }
@@ -150,6 +150,14 @@ export async function unsettled<Found extends { readonly kind: Kind; readonly id
     for (const [kind, id] of open) still.add(`${kind} ${id}`);
   }
   return new Set(suspects.filter(({ kind, id }) => still.has(`${kind} ${id}`)));
+}
+
+/** What is found where operators put something aside: how much still is, and what changed since. */
+export async function whereAside(stores: AuditStores, clock: Clock) {
+  const names = await stores.trail.allPutAside();
+  const ids = [...new Set(names.map((name) => name.split(' ')[1] ?? ''))];
+  const { found } = await suspectsAt(ids, stores, clock);
+  return withoutAside(found, stores);
 }
 
 /** The service keeps running, so a suspect is read again before it counts as a finding. */

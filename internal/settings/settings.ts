@@ -1,6 +1,7 @@
 /** Every setting: its rule, its default, and which processes use it. */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { z } from 'zod';
+import { isEmailAddress } from '../application/email-address.ts';
 import { hasPublishedSecret } from '../partner/api-key.ts';
 import {
   certificate,
@@ -205,6 +206,12 @@ export const settings = {
     usedBy: ['controller'],
     lenient: true,
     about: 'Where the probe submits, up to `/api/v1`: best the address that partners use.',
+  },
+  PROBE_MAIL_TO: {
+    schema: z.string().refine(isEmailAddress, 'must be an e-mail address').optional(),
+    usedBy: ['processor', 'controller'],
+    about:
+      'An address of yours that gets an e-mail of the probe each ten minutes, and one of each `helm test`, so that they ask the relay, too. Unset: without `TEST_MAIL_TO` the relay is not asked.',
   },
   KUBECONFIG: {
     schema: nonEmpty.optional(),

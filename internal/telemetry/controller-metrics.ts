@@ -45,6 +45,10 @@ export const controllerMetrics = {
     'probe_success',
     '1 if the last test submission of the standing probe was completed, else 0; none without a probe or while not leading.',
   ),
+  probeMailSuccess: gauge(
+    'probe_mail_success',
+    '1 if the relay took the last e-mail of the standing probe, else 0; none without `PROBE_MAIL_TO`, while not leading, or before the first one.',
+  ),
   probeSeconds: gauge(
     'probe_seconds',
     'Time that each step of the last probe took; none for a step that failed.',

@@ -8,6 +8,7 @@ import { bounded } from '../platform/stores/mongo-read.ts';
 
 /** The newest entries of one request. */
 const TRAIL_SHOWN = 50;
+const ASIDE_READ = 1_000;
 /** Two years: longer than any record is kept. */
 const TRAIL_DAYS = 730;
 
@@ -140,9 +141,27 @@ export class Trail {
     return new Map(entries.flatMap((entry) => (entry.aside ?? []).map((name) => [name, entry])));
   }
 
+  /** Returns the findings that the newest of these entries put aside, settled since or not. */
+  async allPutAside(): Promise<string[]> {
+    const done = { aside: { $exists: true }, ends: { $exists: true }, result: 'done' } as const;
+    const entries = await this.#entries
+      .find(done, bounded)
+      .sort({ _id: -1 })
+      .limit(ASIDE_READ)
+      .toArray();
+    return entries.flatMap(({ aside = [] }) => aside);
+  }
+
   /** Returns at most `limit` actions with their results, newest first, older than `before`. */
-  newest(limit: number, before?: string): Promise<TrailEntry[]> {
-    return this.#newest(before === undefined ? {} : { _id: { $lt: before } }, limit);
+  newest(
+    limit: number,
+    { before, about }: { readonly before?: string; readonly about?: 'aside' } = {},
+  ): Promise<TrailEntry[]> {
+    const filter = {
+      ...(before && { _id: { $lt: before } }),
+      ...(about && { [about]: { $exists: true } }),
+    };
+    return this.#newest(filter, limit);
   }
 
   async #newest(filter: Filter<TrailEntry>, limit: number): Promise<TrailEntry[]> {

@@ -5,6 +5,8 @@ import type { ChaosWorld, RedisSetKind, Slot } from './world.ts';
 
 export interface Injector {
   readonly about: string;
+  /** What must be there before the fault begins. */
+  prepare?(world: ChaosWorld): Promise<void>;
   inject(world: ChaosWorld, random: Random): Promise<void>;
   /** Ends the fault; resolves once the part is back. */
   heal(world: ChaosWorld): Promise<void>;

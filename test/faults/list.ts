@@ -28,7 +28,7 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   'redis-slow': { raises: [LIMITER] },
   'redis-emptied': { raises: [], may: [RESCUES] },
   'redis-loses-queue': { raises: [RESCUES], may: [WAITING] },
-  'queue-paused': { raises: [WAITING], may: [RESCUES, MAILS_WAITING] },
+  'queue-paused': { raises: [RESCUES] },
   // Work that the paused queue delayed is still under way.
   'mongodb-killed': {
     raises: [FAST, PAUSED, DROPPED],
@@ -98,7 +98,7 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
     allows: ['second_mail', 'dead_letter'],
     repair: retryMails,
   },
-  'mongodb-role-lost': { raises: [], may: [WAITING] },
+  'mongodb-role-lost': { raises: [WAITING] },
   // Records wait for their next attempt after the lost role is back.
   'smtp-sender-refused': {
     raises: [alert('SenderRefused')],

@@ -56,9 +56,11 @@ export const partnerFaults = {
   },
   'keys-emptied': {
     about: 'the Secrets of all partners are gone',
-    inject: async ({ keyFolder }) => {
+    prepare: async ({ keyFolder }) => {
       await Promise.all(PARTNERS.map((partner) => writePartnerSecret(keyFolder, partner)));
       await pause(STORED_WITHIN_MS);
+    },
+    inject: async ({ keyFolder }) => {
       await rename(keyFolder, `${keyFolder}.away`);
       await mkdir(keyFolder);
       // An empty folder ends no key, so one file stays.

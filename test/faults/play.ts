@@ -107,6 +107,7 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
         phase = MOVING;
         await world.useRedis(fault.redis);
         phase = fault.name;
+        await fault.prepare?.(world);
         const course =
           (await watch?.begin(fault)) ?? forSeconds(world, fault, options.secondsPerFault);
         options.log(`${fault.name}: ${fault.about}`);

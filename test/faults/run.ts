@@ -9,7 +9,7 @@ import { table } from '../../internal/platform/process/terminal.ts';
 import { counted } from './audit.ts';
 import { faults, faultsNamed } from './list.ts';
 import { runMarathon } from './marathon.ts';
-import { writeTable } from './operator.ts';
+import { isInDrill, writeTable } from './operator.ts';
 import { type ChaosResult, runChaos } from './play.ts';
 import { powerDiskObstacle } from './power-disk.ts';
 import { randomKills } from './processes.ts';
@@ -93,10 +93,7 @@ async function main(): Promise<boolean> {
   const again = `--seed ${seed} --kills ${kills} --seconds-per-fault ${secondsPerFault} --settle ${settle}`;
   log(`again with: ${again} --faults ${chosen.map(({ name }) => name).join()}`);
   const played = chosen
-    // The rules fit a single Redis only.
-    .filter(({ redis, onPowerDisks }) =>
-      watch ? redis === undefined && !onPowerDisks : !onPowerDisks || obstacle === undefined,
-    )
+    .filter((fault) => (watch ? isInDrill(fault) : !fault.onPowerDisks || obstacle === undefined))
     .map((fault) => (fault.onPowerDisks && cuts > 0 ? { ...fault, times: cuts } : fault));
   if (played.length === 0) throw new Error('none of these faults can be played here');
   const result = await runChaos({

@@ -11,7 +11,7 @@ import {
 } from '../../deploy/local/prometheus.ts';
 import { NAMESPACE, renderRules, ruleFile } from '../chart/rules.ts';
 import type { Fault } from './fault.ts';
-import { firstCommand, nowOf } from './operator.ts';
+import { firstCommand, firstCommands, nowOf } from './operator.ts';
 import type { Course, Watch } from './play.ts';
 import { RULE_VALUES, shorten } from './short-rules.ts';
 import type { ChaosWorld, Slot } from './world.ts';
@@ -38,8 +38,8 @@ export interface Alarm {
   readonly resolvedAfter: number | undefined;
   /** Seconds from the injection until the condition of an expected alert held. */
   readonly heldAfter: Readonly<Record<string, number>>;
-  /** Seconds from the injection until Now had a further line. */
-  readonly now: number | undefined;
+  /** The first further line of Now while the fault lasted, and its seconds from the injection. */
+  readonly now: { readonly after: number; readonly line: string } | undefined;
   /** Whether the first command of an expected alert's page shows what to look for. */
   readonly found: Readonly<Record<string, boolean>>;
   readonly missing: readonly string[];
@@ -63,7 +63,6 @@ export async function watchAlerts(
     rules: ruleFile(shorten(await renderRules(RULE_VALUES))),
     log: options.log,
   });
-  const now = nowOf(world);
   const pods = world.slots.map(targetOf);
   let told = '';
   const timer = setInterval(() => {
@@ -76,6 +75,8 @@ export async function watchAlerts(
     async begin(fault) {
       if (!(await calm(world, prometheus, options.signal)))
         options.log('alerts still fire before the next fault');
+      // A share of some minutes must not begin before the fault.
+      const now = nowOf(world);
       const before = await seenBefore(fault, folder, world, now);
       return untilAlarm(fault, { world, prometheus, folder, now, before }, options);
     },
@@ -125,8 +126,8 @@ async function calm(
 
 /** What an operator sees before the fault is not of the fault. */
 async function seenBefore({ raises }: Fault, folder: string, world: ChaosWorld, now: Now) {
-  const lines = new Map<string, readonly string[]>();
-  for (const alert of raises) lines.set(alert, await firstCommand(alert, '', world, folder));
+  const lines = new Map<string, ReadonlySet<string>>();
+  for (const alert of raises) lines.set(alert, await firstCommands(alert, world, folder));
   return { now: new Set(await now()), lines };
 }
 
@@ -143,36 +144,40 @@ interface Watched {
 function untilAlarm(
   fault: Fault,
   { world, prometheus, folder, now, before }: Watched,
-  { signal, onAlarm }: WatchOptions,
+  { signal, log, onAlarm }: WatchOptions,
 ): Course {
   const { raises, may = [], repair } = fault;
   const [injectedAt, injectedDate] = [performance.now(), Date.now()];
   const fired = new Map<string, number>();
   const heldAfter: Record<string, number> = {};
   const found: Record<string, boolean> = {};
-  let nowAfter: number | undefined;
-  let reading: Promise<void> | undefined;
-  /** Beside the alerts: a frozen process takes seconds to be read. */
-  const readNow = async (): Promise<void> => {
-    const isNew = (await now()).some((line) => !before.now.has(line));
-    if (isNew) nowAfter = seconds(injectedAt);
-    else {
+  const over = new AbortController();
+  /** Beside the alerts and the injection, which take seconds. */
+  const readNow = async (): Promise<Alarm['now']> => {
+    while (!over.signal.aborted && !signal.aborted) {
+      const line = (await now()).find((one) => !before.now.has(one));
+      if (line !== undefined) return { after: seconds(injectedAt), line };
       await world.pause(NOW_EVERY_MS);
-      reading = undefined;
     }
+    return undefined;
   };
+  const nowRead = readNow();
   const look = async (): Promise<boolean> => {
     const active = await prometheus.alerts();
     const firing = active.filter(({ state }) => state === 'firing');
     for (const { name, since, labels } of firing) {
-      if (fired.has(name)) continue;
+      // What held before is not of this fault.
+      if (fired.has(name) || since.getTime() < injectedDate) continue;
       fired.set(name, seconds(injectedAt));
       if (!raises.includes(name)) continue;
-      heldAfter[name] = Math.max(0, since.getTime() - injectedDate) / 1_000;
+      heldAfter[name] = (since.getTime() - injectedDate) / 1_000;
       const told = await firstCommand(name, labels['pod'] ?? '', world, folder);
-      found[name] = told.some((line) => before.lines.get(name)?.includes(line) === false);
+      const own = told.find((line) => before.lines.get(name)?.has(line) === false);
+      found[name] = own !== undefined;
+      log(
+        `  ${name}, ${over.signal.aborted ? 'after' : 'during'} the fault: ${own?.slice(0, 200) ?? 'no line'}`,
+      );
     }
-    reading ??= readNow();
     return firing.length > 0;
   };
   const allFired = (): boolean => raises.every((alert) => fired.has(alert));
@@ -197,6 +202,7 @@ function untilAlarm(
     },
     async ended() {
       const healedAt = performance.now();
+      over.abort();
       let resolvedAfter: number | undefined;
       let quietSince: number | undefined;
       while (!signal.aborted && performance.now() - healedAt < RESOLVE_TIMEOUT_MS) {
@@ -215,7 +221,7 @@ function untilAlarm(
         fired: Object.fromEntries(fired),
         resolvedAfter,
         heldAfter,
-        now: nowAfter,
+        now: await nowRead,
         found,
         missing: raises.filter((alert) => !fired.has(alert)),
         unexpected: [...fired.keys()].filter((one) => !raises.includes(one) && !may.includes(one)),

@@ -33,6 +33,8 @@ export const ACCEPT_TIMEOUT_MS = 700;
 const DATABASE = 'chaos';
 const SLOTS: readonly ServiceName[] = ['ingest', 'ingest', 'processor', 'processor', 'controller'];
 const SCRAPE_TIMEOUT_MS = 300;
+/** Of a process that SIGKILL ends. */
+const EXIT_KILLED = 137;
 
 const startRedisSet = { sentinel: startRedisSentinel, cluster: startRedisCluster } as const;
 export type RedisSetKind = keyof typeof startRedisSet;
@@ -51,6 +53,8 @@ export interface Slot {
   /** Set before the run itself ends the process; other ends are unexpected. */
   ending: boolean;
   ready: boolean;
+  /** How its last process ended, as Kubernetes has it. */
+  ended?: { readonly exitCode: number; readonly finishedAt: Date };
 }
 
 export type ChaosWorld = Awaited<ReturnType<typeof open>>;
@@ -165,6 +169,7 @@ async function open(
     slot.process = started;
     void started.exited.then(({ code }) => {
       if (slot.process === started) slot.process = undefined;
+      slot.ended = { exitCode: code ?? EXIT_KILLED, finishedAt: new Date() };
       if (!slot.ending) facts.trouble(`${instance} ended by itself (${code}); see ${logFile}`);
     });
     await started.ready();

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Browser, Page } from 'puppeteer-core';
 import { hashApiKey, keyIdOf, newApiKey } from '../../internal/partner/api-key.ts';
 import { accessFaults, openBrowser, textOf } from '../support/browser.ts';
+import { cliOf } from '../support/cli.ts';
 import { send } from '../support/http.ts';
 import { submit } from '../support/processing.ts';
 import { newRecord } from '../support/records.ts';
@@ -58,6 +59,28 @@ test('nothing is wrong only once all was read', async () => {
     return isGood();
   });
   expect(await listed()).toEqual([]);
+});
+
+test('what is put aside is counted while it is so, and leads to who did it and why', async () => {
+  const expiresAt = new Date('2099-01-01');
+  const { dueAt: _, ...record } = newRecord({ state: 'rejected', history: [], expiresAt });
+  await world.stores.requests.insertOne(record);
+  await cliOf(world)('aside', record._id, '--yes', '--why', 'a ticket');
+  await eventually('the page to be good beside it', async () => {
+    await page.goto(desk.url);
+    return (
+      /Put aside by operators, and still so: 1 found/.test(await textOf(page)) && (await isGood())
+    );
+  });
+  expect(await textOf(page)).toContain('the self-audit found nothing that is not put aside');
+  await Promise.all([page.waitForNavigation(), page.click('a[href="/trail?about=aside"]')]);
+  const rows = await page.$$eval('tbody tr', (all) => all.map((one) => one.textContent ?? ''));
+  expect(rows).toEqual([expect.stringMatching(/aside history_disagrees.*a ticket.*done/s)]);
+  await world.stores.requests.deleteOne({ _id: record._id });
+  await eventually('no word of it', async () => {
+    await page.goto(desk.url);
+    return !/Put aside/.test(await textOf(page)) && (await isGood());
+  });
 });
 
 test('a dead test is no fault, and each kind of dead letters is', async () => {

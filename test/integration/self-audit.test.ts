@@ -14,7 +14,8 @@ import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { createRegistry } from '../../internal/platform/process/registry.ts';
-import { kinds, type Kind } from '../../internal/self-audit/rules.ts';
+import { findingName, kinds, type Kind } from '../../internal/self-audit/rules.ts';
+import { suspectsAt, whereAside } from '../../internal/self-audit/walk.ts';
 import { requestView } from '../../internal/view/request.ts';
 import { DAY_MS } from '../../internal/platform/process/clock.ts';
 import { newTestClock, recordOf } from '../support/records.ts';
@@ -64,17 +65,19 @@ async function plantAccount(account: Partial<Account>): Promise<void> {
 const trailOf = (by: string, why: string): Trail =>
   new Trail({ db: stores.db, clock, by, why, nameFrom: '--as', copy: () => {} });
 
+const storesOf = (submissions: SupportQueries) => ({
+  submissions,
+  accounts: new AccountQueries(stores.db),
+  holds: { list: async () => [] },
+  trail: trailOf('', ''),
+  accountRequestsKeptMs: 0,
+});
+
 /** The audit of a leader that has just begun. */
 function begun(submissions: SupportQueries) {
   const registry = createRegistry('controller');
   const audit = selfAudit({
-    stores: {
-      submissions,
-      accounts: new AccountQueries(stores.db),
-      holds: { list: async () => [] },
-      trail: trailOf('', ''),
-      accountRequestsKeptMs: 0,
-    },
+    stores: storesOf(submissions),
     kept: new KeptFindings(stores.db),
     clock,
     metrics: createControllerMetrics(registry),
@@ -124,6 +127,25 @@ test('a walk goes on where the round before ended', async () => {
   expect(await wrong(leader)).toBe(0);
 });
 
+test('what was put aside is found again once it changes, wherever the walk is', async () => {
+  await plant('rejected', { history: [] });
+  const { _id: id } = (await requests.findOne({}))!;
+  for (let planted = 0; planted < 60; planted += 1) await plant('rejected');
+  clock.advance(HOUR_MS);
+  const all = storesOf(new SmallPages(stores.db));
+  const suspects = await suspectsAt([id], all, clock);
+  const found = suspects.found.map(findingName);
+  const action = { action: 'aside', requestId: id, aside: found };
+  await trailOf('jane', 'a ticket').record(action, async () => true);
+  const leader = begun(all.submissions);
+  expect((await leader.found())['history_disagrees']).toBe(0);
+  await requests.updateOne({ _id: id }, { $set: { httpStatus: 500 } });
+  expect((await leader.found())['history_disagrees']).toBe(1);
+  leader.audit.forget();
+  await requests.deleteMany({});
+  expect((await leader.found())['history_disagrees']).toBe(0);
+});
+
 test('what an operator puts aside counts no more until what contradicts changes', async () => {
   const leader = begun(new SupportQueries(stores.db));
   const found = async () => {
@@ -143,6 +165,9 @@ test('what an operator puts aside counts no more until what contradicts changes'
     const next = async () => (await requestView((await submissions.byId(id))!, desk, options)).next;
     return { order, next };
   };
+  const counted = async () => {
+    return (await whereAside(storesOf(new SupportQueries(stores.db)), clock)).putAside;
+  };
   // Two findings at one request, and one at an account.
   await plant('recorded', { history: [], dueAt: new Date(clock.now().getTime() - HOUR_MS / 10) });
   await plantAccount({});
@@ -160,6 +185,8 @@ test('what an operator puts aside counts no more until what contradicts changes'
   expect(await found()).toEqual(['account_without_request']);
   await (await put(accountId, 'jane')).order.act();
   expect(await found()).toEqual([]);
+  // Two people put the same two aside.
+  expect(await counted()).toBe(3);
   const entries = await trailOf('', '').ofRequest(id);
   expect(entries.map(({ by, action, result }) => `${by} ${action} ${result}`).toSorted()).toEqual([
     'jane aside done',
@@ -179,6 +206,7 @@ test('what an operator puts aside counts no more until what contradicts changes'
     'overdue',
     'account_without_request',
   ]);
+  expect(await counted()).toBe(0);
   // What was seen is no more.
   expect(await seen.order.act()).toBe(false);
   expect((await found()).length).toBe(4);

@@ -8,37 +8,43 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { MAIL_PROBE_EVERY_MS } from '../../internal/application/sandbox-endings.ts';
 import { standingProbe } from '../../internal/controller/standing-probe.ts';
 import { freePort } from '../../deploy/local/stores/wait.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { systemClock } from '../../internal/platform/process/clock.ts';
+import { systemClock, type Clock } from '../../internal/platform/process/clock.ts';
+import { defined } from '../../internal/platform/process/defined.ts';
+import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { createRegistry } from '../../internal/platform/process/registry.ts';
 import { ROOT } from '../../tools/root.ts';
 import { listen } from '../support/listen.ts';
+import type { FaultChoice } from '../support/mail-catcher.ts';
 import { read } from '../support/pages.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
 import { NO_REDIS, worldOf, type InProcess } from '../support/world.ts';
 
 const testKey = newApiKey().replace('pik_', 'pik_test_');
+const MAIL_TO = 'probe@example.net';
 const OPERATOR = 'kubectl exec deploy/processor -- partner-ingest';
 const annotations = { 'partner-ingest.io/mode': 'test' };
 const { world, controller, ingest, processor } = await worldOf(
   ['controller', 'ingest', 'processor'],
   {
     controller: false,
+    environment: { PROBE_MAIL_TO: MAIL_TO },
     documentedRights: true,
     partners: [{ partner: 'test', keys: [testKey], annotations }],
   },
 );
 
 /** The pod of `helm test` in an install with these processes. */
-async function helmTest(services: readonly InProcess[], seconds = 60) {
+async function helmTest(services: readonly InProcess[], seconds = 60, PROBE_MAIL_TO = '') {
   const keyFile = join(world.keyFolder, 'test-key');
   writeFileSync(keyFile, testKey);
-  const program = read('charts/partner-ingest/files/send-one.mjs').replace(
-    './dist/internal/controller/sandbox-submission.js',
-    './internal/controller/sandbox-submission.ts',
+  const program = read('charts/partner-ingest/files/send-one.mjs').replaceAll(
+    /\.\/dist\/(internal\/\S+)\.js/g,
+    './$1.ts',
   );
   return promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program], {
     cwd: ROOT,
@@ -50,6 +56,7 @@ async function helmTest(services: readonly InProcess[], seconds = 60) {
       EMAIL: 'helm-test@example.com',
       OPERATOR,
       PROBE_KEY_FILE: keyFile,
+      PROBE_MAIL_TO,
     },
   });
 }
@@ -57,6 +64,7 @@ async function helmTest(services: readonly InProcess[], seconds = 60) {
 test('helm test sees a submission of the test partner through, without e-mail or rights on the database', async () => {
   const { stdout } = await helmTest([ingest, processor, controller]);
   expect(stdout).toContain('the whole way works');
+  expect(stdout).toContain('probe.mailTo is empty: the relay was asked only if');
   expect(world.mail.mails).toEqual([]);
 });
 
@@ -68,24 +76,38 @@ test('helm test fails where a pod is ready with a warning, and says what to set'
   await alone.close();
 });
 
-/** What the probe says of a round, and its values. */
-async function probed(baseUrl: string, key = testKey) {
+/** A leader's probe: what it says of a round, and its values. */
+function proberOf(
+  baseUrl: string,
+  {
+    key = testKey,
+    clock = systemClock,
+    mails = false,
+  }: { readonly key?: string; readonly clock?: Clock; readonly mails?: boolean } = {},
+) {
   const registry = createRegistry('controller');
   const metrics = createControllerMetrics(registry);
   const target = { baseUrl, key, setting: 'PROBE_URL' };
-  const probe = standingProbe({ target, clock: systemClock, metrics });
-  const said = await probe.run(new AbortController().signal).then(
-    () => '',
-    (error: unknown) => (error as Error).message,
-  );
-  const lines = (await registry.metrics()).matchAll(
-    /^partner_ingest_probe_(\w+)\{(?:step="(\w+)",)?.*\} (\S+)$/gm,
-  );
-  const values = [...lines].map(([, name, step, value]) =>
-    step === undefined ? `${name} ${value}` : step,
-  );
-  return { said, values };
+  const submissions = new SupportQueries(world.stores.db);
+  const lastErrorOf = async (id: string) => (await submissions.byId(id))?.lastError;
+  const options = { target, clock, metrics, ...(mails && { mails: { lastErrorOf } }) };
+  const probe = standingProbe(options);
+  probe.forget();
+  return async () => {
+    const said = await probe.run(new AbortController().signal).then(
+      () => '',
+      (error: unknown) => (error as Error).message,
+    );
+    const lines = (await registry.metrics()).matchAll(
+      /^partner_ingest_probe_(\w+)\{(?:step="(\w+)",)?.*\} (\S+)$/gm,
+    );
+    const values = [...lines].map(([, name, step, value]) =>
+      step === undefined ? `${name} ${value}` : step,
+    );
+    return { said, values };
+  };
 }
+const probed = (baseUrl: string, key?: string) => proberOf(baseUrl, { ...defined({ key }) })();
 
 test('each probe is a submission of its own, completed, and timed by step', async () => {
   for (let round = 0; round < 2; round += 1)
@@ -162,6 +184,80 @@ test.each<[string, () => Promise<string>, string | undefined, RegExp, string[]]>
   expect(values).toEqual(['success 0', ...steps]);
 });
 
+const testAccounts = world.stores.db.collection('test_accounts');
+/** It stands still, so that no ten minutes end within a test. */
+function clockAt(now: Date): Clock {
+  return { now: () => now, monotonicMs: () => performance.now() };
+}
+
+test('one e-mail of the probe goes through the relay in ten minutes, whoever asks and however often', async () => {
+  const url = `${ingest.url}/api/v1`;
+  const now = new Date();
+  const leaderAt = (at: Date) => proberOf(url, { clock: clockAt(at), mails: true });
+  const leader = leaderAt(now);
+  const works = ['success 1', 'mail_success 1', 'accept', 'outcome'];
+  expect(await leader()).toEqual({ said: '', values: works });
+  expect(await leader()).toEqual({ said: '', values: works });
+  // Leaders that begin anew, three at once, do not know what became of it.
+  for (const restarted of await Promise.all([1, 2, 3].map(() => leaderAt(now)())))
+    expect(restarted).toEqual({ said: '', values: ['success 1', 'accept', 'outcome'] });
+  expect(world.mail.mails.map(({ envelopeTo }) => envelopeTo)).toEqual([[MAIL_TO]]);
+  const next = new Date(now.getTime() + MAIL_PROBE_EVERY_MS);
+  const both = await Promise.all([1, 2].map(() => leaderAt(next)()));
+  expect(both.map(({ said }) => said)).toEqual(['', '']);
+  expect(world.mail.mails).toHaveLength(2);
+
+  const first = await helmTest([ingest, processor], 60, MAIL_TO);
+  expect(first.stdout).toContain('the relay took an e-mail to probe.mailTo');
+  await eventually('a second one within the same ten minutes', async () => {
+    const { stdout } = await helmTest([ingest, processor], 60, MAIL_TO);
+    return stdout.includes('the relay was not asked: an e-mail went out within these ten minutes');
+  });
+  expect(await world.stores.accounts.countDocuments()).toBe(0);
+  expect(JSON.stringify(await testAccounts.find().toArray())).not.toContain(MAIL_TO);
+});
+
+test.each<[string, FaultChoice | undefined, RegExp]>([
+  [
+    'refuses the address',
+    () => ({ at: 'rcpt', answer: { code: 550, message: '5.1.1 no such user' } }),
+    /ended undeliverable: the mail server did not accept .* \(550 5\.1\.1\): 550 5\.1\.1 no such user$/,
+  ],
+  [
+    'refuses our sender',
+    () => ({ at: 'mail', answer: { code: 553, message: '5.7.1 sender not allowed' } }),
+    /did not accept our sender address \(553 5\.7\.1\): 553 5\.7\.1 sender not allowed$/,
+  ],
+  [
+    'says later',
+    () => ({ at: 'data', answer: { code: 451, message: '4.7.1 try again' } }),
+    /\(451 4\.7\.1\): 451 4\.7\.1 try again$/,
+  ],
+  [
+    'hangs up after the content',
+    () => ({ at: 'data', cut: 'before-store' }),
+    /ended the connection without an answer after the mail was sent/,
+  ],
+  ['is away', undefined, /the mail server could not be used \(E/],
+])('a relay that %s: its words are told, and the e-mail is tried once', async (_, fault, says) => {
+  await testAccounts.deleteMany({});
+  world.mail.clear();
+  const probe = proberOf(`${ingest.url}/api/v1`, { clock: clockAt(new Date()), mails: true });
+  if (fault === undefined) await world.mail.stopListening();
+  else world.mail.setFault(fault);
+  const { said, values } = await probe();
+  world.mail.setFault(undefined);
+  if (fault === undefined) await world.mail.listenAgain();
+  expect(said).toMatch(/^the step mail fails: req_/);
+  expect(said).toMatch(says);
+  expect(values).toEqual(['success 1', 'mail_success 0', 'accept', 'outcome']);
+  // Nothing is left that a relay that is back would get.
+  expect((await probe()).said).toBe(said);
+  const open = { state: { $in: ['recorded', 'account_created'] } } as const;
+  expect(await world.stores.requests.countDocuments(open)).toBe(0);
+  expect(world.mail.mails).toEqual([]);
+});
+
 test('helm test that is not in time says how the request stands, and what an operator may ask', async () => {
   await processor.close();
   await expect(helmTest([ingest], 1)).rejects.toMatchObject({
@@ -169,6 +265,23 @@ test('helm test that is not in time says how the request stands, and what an ope
       /^(req_\w+) is still processing after 1 s\n {2}what became of it: kubectl .* show \1\n$/,
     ),
   });
+});
+
+test('an e-mail that cannot go out now goes out never, and is told', async () => {
+  await testAccounts.deleteMany({});
+  const url = `${ingest.url}/api/v1`;
+  const mails = true;
+  const without = await world.start('processor', { PROBE_MAIL_TO: '' });
+  const unset = await proberOf(url, { clock: clockAt(new Date()), mails })();
+  expect(unset.said).toMatch(/not asked: PROBE_MAIL_TO is not set at the processor$/);
+  await without.close();
+  // As of processors that were away.
+  const now = new Date(Date.now() - 3 * MAIL_PROBE_EVERY_MS);
+  const back = await world.start('processor');
+  const late = await proberOf(url, { clock: clockAt(now), mails })();
+  expect(late.said).toMatch(/not asked: it is too late for this e-mail$/);
+  await back.close();
+  expect(world.mail.mails).toEqual([]);
 });
 
 test('the leading controller probes by its settings, and without a key it has no value', async () => {

@@ -18,6 +18,7 @@ const NEEDS = {
   Java: /testSample\('Java'/,
   Prometheus: /local\/prometheus\.ts'/,
   schemathesis: /support\/schemathesis\.ts'/,
+  'schemas of Kubernetes': /support\/kubernetes-schemas\.ts'/,
   HAProxy: /installHaproxy/,
   'generators of clients': /support\/clients\.ts'/,
   Helm: /support\/(chart|cluster|keys-world)\.ts'|\.\/rules\.ts'/,

@@ -17,6 +17,7 @@ import { goProgram } from '../../tools/go-program.ts';
 import { noCluster } from '../e2e/cluster.ts';
 import { installBrowser } from './browser.ts';
 import { findGenerators } from './clients.ts';
+import { findSchemas } from './kubernetes-schemas.ts';
 import { needs, testFiles, type Need, type Obstacles } from './needs.ts';
 import { findSchemathesis } from './schemathesis.ts';
 
@@ -49,6 +50,7 @@ const PREPARE: Readonly<Record<Need | 'cluster', Prepare>> = {
   Java: () => answers('java', ['--version']),
   Prometheus: async (log) => void (await prometheusPrograms(log)),
   schemathesis: async (log) => void (await findSchemathesis(log)),
+  'schemas of Kubernetes': async (log) => void (await findSchemas(log)),
   HAProxy: async (log) => (await debianObstacle(false)) ?? void (await installHaproxy(log)),
   'generators of clients': async (log) => void (await findGenerators(log)),
   Helm: async (log) => void (await goProgram('helm', log)),

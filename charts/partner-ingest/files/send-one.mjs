@@ -3,9 +3,23 @@
 import { lookup } from 'node:dns/promises';
 import { randomInt } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import { ask, submitTest, testCompleted } from './dist/internal/controller/sandbox-submission.js';
+import {
+  ask,
+  mailTaken,
+  submitTest,
+  testCompleted,
+} from './dist/internal/controller/sandbox-submission.js';
+import { mailProbeInterval, mailProbeOf } from './dist/internal/application/sandbox-endings.js';
 
-const { ADMIN_ADDRESSES, BASE_URL, PROBE_KEY_FILE, EMAIL, OPERATOR, TIMEOUT_SECONDS } = process.env;
+const {
+  ADMIN_ADDRESSES,
+  BASE_URL,
+  PROBE_KEY_FILE,
+  PROBE_MAIL_TO,
+  EMAIL,
+  OPERATOR,
+  TIMEOUT_SECONDS,
+} = process.env;
 const service = { baseUrl: BASE_URL, setting: 'the Service' };
 const startedAt = performance.now();
 const POLL_MS = 100;
@@ -61,13 +75,22 @@ async function refusesWithoutKey() {
 async function sendOne() {
   const key = (await readFile(PROBE_KEY_FILE, 'utf8')).replace(/\r?\n$/, '');
   const target = { ...service, key };
-  const id = await submitTest(target, EMAIL.replace('@', `+${randomInt(1e9)}@`));
-  shown(`202 ${id}`);
-  await testCompleted(target, id, Number(TIMEOUT_SECONDS) * 1_000).catch(async ({ message }) => {
-    const told = await complaints();
-    throw new Error([message, ...told, `what became of it: ${OPERATOR} show ${id}`].join('\n  '));
-  });
+  const until = async (ends, applicant) => {
+    const id = await submitTest(target, applicant);
+    shown(`202 ${id}`);
+    return ends(target, id, Number(TIMEOUT_SECONDS) * 1_000).catch(async ({ message }) => {
+      const told = await complaints();
+      const more = `what became of it: ${OPERATOR} show ${id}`;
+      throw new Error([message, ...told, more].join('\n  '));
+    });
+  };
+  await until(testCompleted, { email: EMAIL.replace('@', `+${randomInt(1e9)}@`) });
   shown('the whole way works: recorded, account made, e-mail composed');
+  if (!PROBE_MAIL_TO)
+    return shown('probe.mailTo is empty: the relay was asked only if smtp.testTo has an address');
+  const probe = mailProbeOf('helm test', mailProbeInterval(new Date()));
+  if (await until(mailTaken, probe)) shown('the relay took an e-mail to probe.mailTo');
+  else shown('the relay was not asked: an e-mail went out within these ten minutes');
 }
 
 try {
