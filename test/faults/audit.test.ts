@@ -202,6 +202,11 @@ test.each<[string, AuditInput, string]>([
   ['a 202 that was refused', withRecords(record(2, 'refused')), 'wrong_state'],
   ['a 400 that is worked on', withRecords(duplicate(3, 'req_1')), 'wrong_state'],
   ['a cut body that is worked on', withRecords(duplicate(7, 'req_1')), 'wrong_state'],
+  [
+    'a cut body that is a duplicate of nobody',
+    withRecords(duplicate(7, 'req_9')),
+    'wrong_reason,wrong_state',
+  ],
   ['a 422 without a key', withRequests(sent(2, 422)), 'wrong_answer'],
   [
     'a doubled account',
@@ -228,6 +233,11 @@ test.each<[string, AuditInput, string]>([
   [
     'a ledger that lists more than it counts',
     withLedger({ ...mailLedger(['accepted', 0]), begun: 0 }),
+    'untrue_ledger',
+  ],
+  [
+    'a ledger that counts more than arrived',
+    withLedger({ ...mailLedger(['accepted', 0]), possible: 2 }),
     'untrue_ledger',
   ],
   ['no mail', { ...clean, mails: [] }, 'missing_mail'],
