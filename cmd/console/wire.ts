@@ -142,23 +142,31 @@ function followReadings(
         const problems = reads.keys.problems.list();
         const at = clock.now();
         const since = later(at, -LIMITED_MS);
-        const [partners, dead, secrets, { found: findings }, { putAside }, away, recorded, sessions] =
-          await Promise.all([
-            partnersView(reads, at, problems),
-            deadLettersView(reads, at, COUNTED_WITHIN_MS),
-            problems,
-            kept.read(),
-            whereAside({ ...reads, trail, accountRequestsKeptMs: Infinity }, clock),
-            reads.submissions.turnedAwaySince(since, at),
-            reads.submissions.kinds({
-              states: TURNED_AWAY,
-              since,
-              until: at,
-              partMs: LIMITED_MS,
-              withinMs: RECORDED_WITHIN_MS,
-            }),
-            trail.endedSessions(later(at, -SESSION_SECONDS * 1_000)),
-          ]);
+        const [
+          partners,
+          dead,
+          secrets,
+          { found: findings },
+          { putAside },
+          away,
+          recorded,
+          sessions,
+        ] = await Promise.all([
+          partnersView(reads, at, problems),
+          deadLettersView(reads, at, COUNTED_WITHIN_MS),
+          problems,
+          kept.read(),
+          whereAside({ ...reads, trail, accountRequestsKeptMs: Infinity }, clock),
+          reads.submissions.turnedAwaySince(since, at),
+          reads.submissions.kinds({
+            states: TURNED_AWAY,
+            since,
+            until: at,
+            partMs: LIMITED_MS,
+            withinMs: RECORDED_WITHIN_MS,
+          }),
+          trail.endedSessions(later(at, -SESSION_SECONDS * 1_000)),
+        ]);
         for (const id of sessions) ended.add(id);
         const from = away.from > recorded.from ? away.from : recorded.from;
         const turnedAway = { counts: away.counts, recorded: recorded.groups, from };
