@@ -50,7 +50,7 @@ export const endingOf = (ein: unknown): TestEnding | undefined => testEndings.ge
 
 /*
  * The e-mail of a probe is the only one of a test that `PROBE_MAIL_TO` gets. Its applicant names an
- * interval, and a partner's tests are unique among themselves, so whoever submits again in the same
+ * interval, and a partner's tests are unique among themselves, so a second submission in the same
  * interval is rejected as a duplicate. It is tried once, and within the next interval.
  */
 
