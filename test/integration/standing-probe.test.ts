@@ -190,7 +190,7 @@ function clockAt(now: Date): Clock {
   return { now: () => now, monotonicMs: () => performance.now() };
 }
 
-test('one e-mail of the probe goes through the relay in ten minutes, no matter who asks and how often', async () => {
+test('one e-mail of the probe goes through the relay in ten minutes, however many leaders ask', async () => {
   const url = `${ingest.url}/api/v1`;
   const now = new Date();
   const leaderAt = (at: Date) => proberOf(url, { clock: clockAt(at), mails: true });
@@ -198,7 +198,7 @@ test('one e-mail of the probe goes through the relay in ten minutes, no matter w
   const works = ['success 1', 'mail_success 1', 'accept', 'outcome'];
   expect(await leader()).toEqual({ said: '', values: works });
   expect(await leader()).toEqual({ said: '', values: works });
-  // New leaders, three at once, do not know what became of it.
+  // Leaders that begin again, three at once, do not know what became of it.
   for (const restarted of await Promise.all([1, 2, 3].map(() => leaderAt(now)())))
     expect(restarted).toEqual({ said: '', values: ['success 1', 'accept', 'outcome'] });
   expect(world.mail.mails.map(({ envelopeTo }) => envelopeTo)).toEqual([[MAIL_TO]]);
