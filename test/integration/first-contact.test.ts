@@ -28,11 +28,9 @@ import { makeCertificate } from '../support/certificate.ts';
 import { spawnCli } from '../support/cli.ts';
 import { startDnsServer } from '../support/dns-server.ts';
 import { listen } from '../support/listen.ts';
-import { startMailCatcher } from '../support/mail-catcher.ts';
-import { submit } from '../support/processing.ts';
 import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
-import { newApplication, worldOf } from '../support/world.ts';
+import { worldOf } from '../support/world.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'first-contact-'));
 const log = createLogger('test', 'silent');
@@ -134,33 +132,33 @@ const tellers = {
   },
 };
 
-const schemes = {
-  mongodb: ['mongodb://', '/?tls=true', '/'],
-  redis: ['rediss://', '', ''],
-  smtp: ['smtps://', '', ''],
-  kubernetes: ['https://', '', ''],
-} as const;
-const plain = { mongodb: 'mongodb://', redis: 'redis://', smtp: 'smtp://', kubernetes: 'https://' };
+type Kind = keyof typeof tellers;
+const urls: Readonly<Record<Kind, (at: string, tls: boolean) => string>> = {
+  mongodb: (host, tls) => `mongodb://${host}/${tls ? '?tls=true' : ''}`,
+  redis: (host, tls) => `redis${tls ? 's' : ''}://${host}`,
+  smtp: (host, tls) => `smtp${tls ? 's' : ''}://${host}`,
+  kubernetes: (host, tls) => `http${tls ? 's' : ''}://${host}`,
+};
 
-test.each(Object.keys(tellers) as (keyof typeof tellers)[])(
+test.each(Object.keys(tellers) as Kind[])(
   '%s: a wrong address, a silent server and an untrusted certificate each have a sentence',
   async (kind) => {
-    const [scheme, options, none] = schemes[kind];
-    const tell = tellers[kind];
+    const tell = (host: string, tls = false): Promise<string> =>
+      tellers[kind](urls[kind](host, tls));
     // Only the silent server may use the whole time-out.
-    const tellInTime = (url: string): Promise<string> =>
+    const tellInTime = (...server: Parameters<typeof tell>): Promise<string> =>
       eventually('an answer', async () => {
-        const told = await tell(url);
+        const told = await tell(...server);
         return !told.includes('no answer in time') && told;
       });
-    expect(await tellInTime(`${plain[kind]}127.0.0.1:4999${none}`)).toMatch(
+    expect(await tellInTime('127.0.0.1:4999')).toMatch(
       /at 127\.0\.0\.1:4999: the connection is refused \(ECONNREFUSED\); check/,
     );
-    expect(await tellInTime(`${plain[kind]}nowhere.invalid:4999${none}`)).toMatch(
+    expect(await tellInTime('nowhere.invalid:4999')).toMatch(
       /at nowhere\.invalid:4999: the name is not found \((ENOTFOUND|EAI_AGAIN)\); check the host/,
     );
-    expect(await tell(`${plain[kind]}${at(silent)}${none}`)).toMatch(/: no answer in time/);
-    expect(await tellInTime(`${scheme}${at(untrusted)}${options}`)).toMatch(
+    expect(await tell(at(silent))).toMatch(/: no answer in time/);
+    expect(await tellInTime(at(untrusted), true)).toMatch(
       /: its certificate is not trusted( \(\w+\))?; give its CA in NODE_EXTRA_CA_CERTS/,
     );
   },
@@ -180,138 +178,88 @@ test('a wrong password and a missing right are reported with the error of the se
   );
 });
 
-test('a healthy Redis is no cause for a warning, whatever the library asks it', async () => {
-  const warned: unknown[] = [];
-  const telling = { ...log, warn: (...words: unknown[]) => warned.push(words), info: () => {} };
-  const warnings: Probe[] = [];
-  const redis = createRedis(
-    world.stores.redisUrl,
-    { commandTimeoutMs: SHORT_MS },
-    { log: telling, warnings },
-  );
-  await once(redis, 'ready');
-  // Redis answers in order: what the library sent at the connect is answered by then.
-  expect(await redis.ping()).toBe('PONG');
-  redis.disconnect();
-  expect([warned, await allOf(warnings)]).toEqual([[], []]);
-});
+/** What a server sends first, where nothing is said yet, and then to each piece of data. */
+type Answers = (said: string) => Buffer | string;
+const unasked =
+  (answer: Buffer | string): Answers =>
+  (said) =>
+    said === '' ? '' : answer;
+const tlsAlert = (number: number) => unasked(Buffer.from([0x15, 3, 3, 0, 2, 2, number]));
+const http = (status: string) => unasked(`HTTP/1.1 ${status}\r\nContent-Length: 0\r\n\r\n`);
+/** A Redis that greets and then refuses each command. */
+const refusing =
+  (words: string): Answers =>
+  (said) =>
+    said
+      .split(/^\*/m)
+      .slice(1)
+      .map((command) => (command.includes('info') ? '$9\r\nloading:0\r\n' : `-${words}\r\n`))
+      .join('');
+/** A relay that answers so to its client's first words, then to MAIL. */
+const relaying =
+  (greeting: string, toMail = ''): Answers =>
+  (said) =>
+    `${said === '' ? greeting : said.startsWith('MAIL') ? toMail : '250 fine'}\r\n`;
 
-test('a relay that refuses at the greeting is told by its answer', async () => {
-  const relay = createServer((socket) => {
-    socket.on('error', () => undefined);
-    socket.end('421 4.7.0 Too many connections\r\n');
-  });
-  await listen(relay);
-  expect(await tellers.smtp(`smtp://${at(relay)}`)).toMatch(
-    /: it answers with an error \(421\); check its log/,
-  );
-  relay.close();
-});
-
-/** Sends an answer for each piece of data. */
-async function startRaw(answer: (said: string) => Buffer | string): Promise<Server> {
+const PLAIN = false;
+const TLS = true;
+test.each<[Kind, tls: boolean, Answers, sentence: string]>([
+  ['mongodb', TLS, tlsAlert(80), 'it ends TLS (alert 80); check that it lets our address in'],
+  ['smtp', TLS, tlsAlert(40), 'it takes none of our TLS versions and ciphers (alert 40)'],
+  ['redis', TLS, tlsAlert(116), 'it wants a certificate of ours (alert 116)'],
+  ['smtp', TLS, relaying('220 plain'), 'TLS cannot be agreed on'],
+  ['smtp', PLAIN, relaying('421 4.7.0 Busy'), 'it answers with an error (421); check its log'],
+  [
+    'smtp',
+    PLAIN,
+    relaying('220 hello', '550 5.7.1 not you'),
+    'it refuses our sender (550); check MAIL_FROM, and what it lets our user send',
+  ],
+  [
+    'kubernetes',
+    PLAIN,
+    http('401 Unauthorized'),
+    'it refuses the login (401); check whether the token of KUBECONFIG or of the service account has ended',
+  ],
+  [
+    'kubernetes',
+    PLAIN,
+    http('403 Forbidden'),
+    'we lack a right (403); check the Role and RoleBinding',
+  ],
+  [
+    'redis',
+    PLAIN,
+    refusing('MOVED 1 10.0.0.1:6379'),
+    'it is one server of a Cluster (MOVED); write redis+cluster:// in REDIS_URL',
+  ],
+  [
+    'redis',
+    PLAIN,
+    refusing('MISCONF Errors writing to the AOF file'),
+    'it cannot save to its disk and takes no writes (MISCONF)',
+  ],
+  ['redis', PLAIN, refusing('OOM no'), 'its memory is full, and it takes no writes (OOM)'],
+  [
+    'redis',
+    PLAIN,
+    refusing("ERR unknown command 'get', with args beginning with: 'a'"),
+    'it lacks a command that we need (unknown command)',
+  ],
+  ['redis', PLAIN, refusing('WHAT'), 'it answers with an error; check its log, and REDIS_URL'],
+])('%s (TLS: %s) that answers an error has a sentence with the cause', async (...row) => {
+  const [kind, tls, answer, sentence] = row;
   const server = createServer((socket) => {
     socket.on('error', () => undefined);
+    socket.write(answer(''));
     socket.on('data', (said) => void socket.write(answer(String(said))));
   });
   await listen(server);
-  return server;
-}
-const tlsAlert = (number: number): Buffer => Buffer.from([0x15, 3, 3, 0, 2, 2, number]);
-/** A Redis that greets and then refuses each command. */
-const refusing = (words: string) => (said: string) =>
-  said
-    .split(/^\*/m)
-    .slice(1)
-    .map((command) => (command.includes('info') ? '$9\r\nloading:0\r\n' : `-${words}\r\n`))
-    .join('');
-
-test.each<[keyof typeof tellers, string, Parameters<typeof startRaw>[0], RegExp]>([
-  [
-    'mongodb',
-    'mongodb://SERVER/?tls=true',
-    () => tlsAlert(80),
-    /: it ends TLS \(alert 80\); check that it lets our address in/,
-  ],
-  [
-    'smtp',
-    'smtps://SERVER',
-    () => tlsAlert(40),
-    /: it takes none of our TLS versions and ciphers \(alert 40\)/,
-  ],
-  [
-    'redis',
-    'rediss://SERVER',
-    () => tlsAlert(116),
-    /: it wants a certificate of ours \(alert 116\)/,
-  ],
-  [
-    'smtp',
-    'smtps://SERVER',
-    () => '220 plain\r\n',
-    /: TLS cannot be agreed on .*check the port and whether TLS is meant/,
-  ],
-  [
-    'kubernetes',
-    'http://SERVER',
-    () => 'HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n',
-    /: it refuses the login \(401\); check whether the token of KUBECONFIG or of the service account has ended/,
-  ],
-  [
-    'kubernetes',
-    'http://SERVER',
-    () => 'HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n',
-    /: we lack a right \(403\); check the Role and RoleBinding/,
-  ],
-  [
-    'redis',
-    'redis://SERVER',
-    refusing('MOVED 1 10.0.0.1:6379'),
-    /: it is one server of a Cluster \(MOVED\); write redis\+cluster:\/\/ in REDIS_URL/,
-  ],
-  [
-    'redis',
-    'redis://SERVER',
-    refusing('MISCONF Errors writing to the AOF file'),
-    /: it cannot save to its disk and takes no writes \(MISCONF\)/,
-  ],
-  [
-    'redis',
-    'redis://SERVER',
-    refusing('OOM command not allowed'),
-    /: its memory is full, and it takes no writes \(OOM\)/,
-  ],
-  [
-    'redis',
-    'redis://SERVER',
-    refusing("ERR unknown command 'get', with args beginning with: 'a'"),
-    /: it lacks a command that we need \(unknown command\)/,
-  ],
-  [
-    'redis',
-    'redis://SERVER',
-    refusing('WHATEVER is said'),
-    /: it answers with an error; check its log, and REDIS_URL/,
-  ],
-])(
-  '%s at %s, which answers an error, has a sentence with the cause',
-  async (kind, url, answer, sentence) => {
-    const server = await startRaw(answer);
-    try {
-      expect(await tellers[kind](url.replace('SERVER', at(server)))).toMatch(sentence);
-    } finally {
-      server.close();
-    }
-  },
-);
-
-test('a relay that refuses our sender is told as one', async () => {
-  const mail = await startMailCatcher();
-  mail.setFault({ at: 'mail', answer: { code: 550, message: '5.7.1 not you' } });
-  expect(await tellers.smtp(mail.smtpUrl)).toMatch(
-    /: it refuses our sender \(550\); check MAIL_FROM, and what it lets our user send$/,
-  );
-  await mail.close();
+  try {
+    expect(await tellers[kind](urls[kind](at(server), tls))).toContain(`: ${sentence}`);
+  } finally {
+    server.close();
+  }
 });
 
 test('a package that our image lacks, and what the DNS says of a mongodb+srv name, are told apart', async () => {
@@ -407,38 +355,34 @@ test('mongodb+srv finds a set, and lets in who knows its CA, a user and a passwo
   }
 });
 
-test('without Redis and relay a process is ready, with the sentences of the log as warnings', async () => {
-  const redis = new URL(own.redis.url).host;
-  const settings = {
-    ...world.environment,
-    LOG_LEVEL: 'info',
-    REDIS_URL: `redis://poor:wrong@${redis}`,
-    SMTP_URL: `smtps://${at(untrusted)}`,
-  };
-  const services: ServiceProcess[] = [];
-  try {
-    for (const name of ['ingest', 'processor', 'controller'] as const) {
-      const service = await startService(name, settings);
-      services.push(service);
-      await service.ready();
-      const wanted = name === 'processor' ? 2 : 1;
-      const told = await eventually(`warnings of ${name}`, async () => {
-        const body = (await (await fetch(`${service.adminUrl}/readyz`)).json()) as {
-          readonly ok: boolean;
-          readonly warnings: readonly string[];
-        };
-        return body.ok && body.warnings.length >= wanted ? body.warnings : undefined;
-      });
-      await eventually('the same on the log', () =>
-        told.every((warning) => service.lines.join('\n').includes(JSON.stringify(warning))),
-      );
-      expect(told.join()).toContain('(WRONGPASS)');
-      expect(told.join().includes('its certificate is not trusted')).toBe(name === 'processor');
-    }
-  } finally {
-    for (const service of services) await service.stop();
-  }
-});
+test.each(['ingest', 'processor', 'controller'] as const)(
+  'without Redis and relay %s is ready, with the sentences of the log as warnings',
+  async (name) => {
+    const service = await world.spawn(name, {
+      REDIS_URL: `redis://poor:wrong@${new URL(own.redis.url).host}`,
+      SMTP_URL: `smtps://${at(untrusted)}`,
+    });
+    const told = await eventually('its warnings', async () => {
+      const { ok, warnings } = await readinessOf(service);
+      return ok && warnings.length >= (name === 'processor' ? 2 : 1) && warnings;
+    });
+    await eventually('the same on the log', () =>
+      told.every((warning) => service.lines.join('\n').includes(JSON.stringify(warning))),
+    );
+    expect(told.join()).toContain('(WRONGPASS)');
+    expect(told.join().includes('its certificate is not trusted')).toBe(name === 'processor');
+    await service.stop();
+  },
+);
+
+interface Readiness {
+  readonly ok: boolean;
+  readonly warnings: readonly string[];
+  readonly faults: readonly string[];
+  readonly files?: unknown;
+}
+const readinessOf = async ({ adminUrl }: ServiceProcess): Promise<Readiness> =>
+  (await (await fetch(`${adminUrl}/readyz`)).json()) as Readiness;
 
 test('a wrong password is reported once, with the time of its file', async () => {
   const set = await startReplicaSet(own.mongo.url, { login: { username: 'a', password: 'b' } });
@@ -454,10 +398,7 @@ test('a wrong password is reported once, with the time of its file', async () =>
     );
     for (const service of services) {
       const { faults, files } = await eventually('the reason', async () => {
-        const body = (await (await fetch(`${service.adminUrl}/readyz`)).json()) as {
-          readonly faults: readonly string[];
-          readonly files: unknown;
-        };
+        const body = await readinessOf(service);
         const [fault, ...others] = body.faults;
         return others.length === 0 && !/no answer in time| yet$/.test(fault ?? ' yet') && body;
       });
@@ -474,32 +415,6 @@ test('a wrong password is reported once, with the time of its file', async () =>
   } finally {
     for (const service of services) await service.stop();
     await set.close();
-  }
-});
-
-test('ingest and processor report a Redis that refuses writes until it accepts them again', async () => {
-  const admin = new Redis(own.redis.url);
-  const settings = { REDIS_URL: own.redis.url };
-  await admin.config('SET', 'min-replicas-to-write', '1');
-  try {
-    const [ingest, processor] = [
-      await world.start('ingest', settings),
-      await world.start('processor', settings),
-    ];
-    const warned = async (adminUrl: string): Promise<boolean> => {
-      await submit(world, ingest, newApplication());
-      const text = await (await fetch(`${adminUrl}/readyz`)).text();
-      return text.includes(
-        'too few of its replicas are there, and it takes no writes (NOREPLICAS)',
-      );
-    };
-    for (const { adminUrl } of [ingest, processor])
-      await eventually('the warning', () => warned(adminUrl));
-    await admin.config('SET', 'min-replicas-to-write', '0');
-    for (const { adminUrl } of [ingest, processor])
-      await eventually('its end', async () => !(await warned(adminUrl)));
-  } finally {
-    admin.disconnect();
   }
 });
 

@@ -54,28 +54,22 @@ async function gather(
   return opened;
 }
 
-const mib = (bytes: number): string => `${Math.round(bytes / MIB)} MiB`;
 const broken = (target: ServiceProcess, kind: string): Promise<number> =>
   world.metric(target, 'partner_ingest_broken_http_total', { kind });
 
 /** Sends requests one after another until `enough`; all must be accepted. */
 async function partnerIsServed(
   target: ServiceProcess,
-  enough: () => boolean,
-  agent?: Agent,
+  agent: Agent,
+  enough: (sent: number) => boolean,
 ): Promise<void> {
-  while (!enough()) {
-    const own = agent === undefined ? {} : { agent };
-    const answer = await send(target.url, { key: world.key, body: '{}', ...own });
+  for (let sent = 0; !enough(sent); sent += 1) {
+    const answer = await send(target.url, { key: world.key, body: '{}', agent });
     expectAnswer(answer, 202, bodies.accepted);
     await pause(BETWEEN_REQUESTS_MS);
   }
 }
-
-function once(times: number): () => boolean {
-  let count = 0;
-  return () => (count += 1) > times;
-}
+const fifty = (sent: number): boolean => sent === 50;
 
 /** Runs if this process may open `count` sockets, else says what is missing. */
 function testWith(count: number, name: string, run: () => Promise<void>): void {
@@ -94,7 +88,7 @@ testWith(
       HTTP_KEEP_ALIVE_SECONDS: String(ENDLESS_SECONDS),
     });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-    await partnerIsServed(target, once(50), agent);
+    await partnerIsServed(target, agent, fifty);
     const before = memoryOf(target.child).now;
     const idle = await gather(target, {
       count: MAX_CONNECTIONS - 1 + SURPLUS,
@@ -108,7 +102,7 @@ testWith(
       async () => (await broken(target, 'too_many_connections')) === SURPLUS,
     );
 
-    await partnerIsServed(target, once(50), agent);
+    await partnerIsServed(target, agent, fifty);
     const cost = memoryOf(target.child).peak - before;
     console.log(`${Math.round(cost / MAX_CONNECTIONS)} bytes for each idle connection`);
     expect(idle.open).toBe(MAX_CONNECTIONS - 1);
@@ -186,9 +180,9 @@ testWith(
       siege.push(`${what}: ${crowd.open} open`);
     }
     const startedAt = performance.now();
-    await partnerIsServed(target, () => performance.now() - startedAt > SIEGE_MS, agent);
+    await partnerIsServed(target, agent, () => performance.now() - startedAt > SIEGE_MS);
     const { peak } = memoryOf(target.child);
-    console.log(`${mib(peak)} at the peak\n${siege.join('\n')}`);
+    console.log(`${Math.round(peak / MIB)} MiB at the peak\n${siege.join('\n')}`);
     expect(peak).toBeLessThan(POD_BYTES);
     // The oldest body was removed, and connections with too many requests were closed.
     const reason = { reason: 'no_room' };

@@ -1,5 +1,5 @@
 /** Signals, exit codes and failed starts of ingest. */
-import { describe, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { Agent, request } from 'node:http';
 import { createServer } from 'node:net';
 import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
@@ -7,11 +7,18 @@ import { pause } from '../../internal/platform/process/deadline.ts';
 import { bodies, expectAnswer, head, openRaw, type RawConnection } from '../support/ingest.ts';
 import { INGEST_PATH, send } from '../support/http.ts';
 import { listen } from '../support/listen.ts';
-import { startReplicaSet } from '../support/replica-set/replica-set.ts';
+import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica-set.ts';
 import { eventually } from '../support/wait.ts';
 import { worldOf } from '../support/world.ts';
 
 const { world } = await worldOf();
+let set: ReplicaSet;
+
+beforeAll(async () => {
+  set = await startReplicaSet(world.stores.mongodbUri);
+});
+afterEach(() => set.resumeMajority());
+afterAll(() => set.close());
 
 /** A request whose body has begun and waits for its end. */
 async function beginRequest(ingest: ServiceProcess): Promise<RawConnection> {
@@ -99,51 +106,41 @@ test.each([
   ['waits until a majority has them', true],
   ['ends without a majority, and logs each', false],
 ])('a drain with pending withdrawals %s', async (_name, back) => {
-  const set = await startReplicaSet(world.stores.mongodbUri);
-  try {
-    const uri = (await set.door()).url;
-    const ingest = await world.spawn('ingest', { MONGODB_URI: uri, ACCEPT_TIMEOUT_MS: '1000' });
-    set.stallMajority();
-    const answer = await send(ingest.url, { key: world.key, body: '{"a":1}' });
-    const id = expectAnswer(answer, 500, bodies.internal);
-    await world.recordIn('withdrawn', id);
-    ingest.child.kill('SIGTERM');
-    await draining(ingest);
-    expect(await world.metric(ingest, 'partner_ingest_withdrawals_pending')).toBe(1);
-    if (back) set.resumeMajority();
-    expect(await ingest.exited).toEqual({ code: 0, signal: null });
-    const told = ingest.lines.filter((line) => line.includes('withdrawal abandoned'));
-    expect(told).toEqual(back ? [] : [expect.stringContaining(id)]);
-    expect((await world.record(id))?.state).toBe('withdrawn');
-  } finally {
-    await set.close();
-  }
+  const uri = (await set.door()).url;
+  const ingest = await world.spawn('ingest', { MONGODB_URI: uri, ACCEPT_TIMEOUT_MS: '1000' });
+  set.stallMajority();
+  const answer = await send(ingest.url, { key: world.key, body: '{"a":1}' });
+  const id = expectAnswer(answer, 500, bodies.internal);
+  await world.recordIn('withdrawn', id);
+  ingest.child.kill('SIGTERM');
+  await draining(ingest);
+  expect(await world.metric(ingest, 'partner_ingest_withdrawals_pending')).toBe(1);
+  if (back) set.resumeMajority();
+  expect(await ingest.exited).toEqual({ code: 0, signal: null });
+  const told = ingest.lines.filter((line) => line.includes('withdrawal abandoned'));
+  expect(told).toEqual(back ? [] : [expect.stringContaining(id)]);
+  expect((await world.record(id))?.state).toBe('withdrawn');
 });
 
 test('with LOG_ACCEPTS, a record is logged although its client left before the answer', async () => {
-  const set = await startReplicaSet(world.stores.mongodbUri);
-  try {
-    const environment = { MONGODB_URI: (await set.door()).url, LOG_ACCEPTS: 'true' };
-    const ingest = await world.spawn('ingest', { ...environment, ACCEPT_TIMEOUT_MS: '10000' });
-    set.stallMajority();
-    const headers = { authorization: `Bearer ${world.key}`, 'user-agent': 'leaves' };
-    const leaving = request(`${ingest.url}${INGEST_PATH}`, { method: 'POST', headers });
-    leaving.on('error', () => {}).end('{"a":1}');
-    const [record] = await eventually('its record', async () => {
-      const found = await world.records({ userAgent: 'leaves' });
-      return found.length > 0 && found;
-    });
-    leaving.destroy();
-    set.resumeMajority();
-    const line = await eventually('its line', () =>
-      ingest.lines.find((one) => one.includes(record!._id)),
-    );
-    const told = { msg: 'recorded', request_id: record!._id, partner: 'demo', status: 202 };
-    expect(JSON.parse(line)).toMatchObject({ ...told, body_sha256: record!.bodySha256 });
-    expect(await ingest.stop()).toBe(0);
-  } finally {
-    await set.close();
-  }
+  const environment = { MONGODB_URI: (await set.door()).url, LOG_ACCEPTS: 'true' };
+  const ingest = await world.spawn('ingest', environment);
+  set.stallMajority();
+  const headers = { authorization: `Bearer ${world.key}`, 'user-agent': 'leaves' };
+  const leaving = request(`${ingest.url}${INGEST_PATH}`, { method: 'POST', headers });
+  leaving.on('error', () => {}).end('{"a":1}');
+  const record = await eventually(
+    'its record',
+    async () => (await world.records({ userAgent: 'leaves' }))[0],
+  );
+  leaving.destroy();
+  set.resumeMajority();
+  const line = await eventually('its line', () =>
+    ingest.lines.find((one) => one.includes(record._id)),
+  );
+  const told = { msg: 'recorded', request_id: record._id, partner: 'demo', status: 202 };
+  expect(JSON.parse(line)).toMatchObject({ ...told, body_sha256: record.bodySha256 });
+  expect(await ingest.stop()).toBe(0);
 });
 
 test.each(['HTTP_PORT', 'ADMIN_PORT'])(
