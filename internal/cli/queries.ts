@@ -101,21 +101,30 @@ function pageOf(view: RequestView, now: Date): string {
   const test = view.test ? `${styleText(['bold', 'yellow'], 'TEST')}  ` : '';
   const id = styleText('bold', printable(view.requestId));
   const lines = [
-    `${test}${id}  ${styleText(COLOURS[view.tone], view.state)}`,
+    `${test}${id}  ${styleText(COLOURS[view.tone], printable(view.state))}`,
     table(view.facts.map(({ name, words }) => [styleText('dim', name), printable(words)])),
   ];
   if (reasons.length > 0)
     lines.push(
       heading(reasons.length === 1 ? 'One reason' : `${reasons.length} reasons`),
-      table(reasons.map(({ field, code, message }) => [field, styleText('yellow', code), message])),
+      table(
+        reasons.map(({ field, code, message }) => [
+          printable(field),
+          styleText('yellow', printable(code)),
+          printable(message),
+        ]),
+      ),
     );
   lines.push(
     heading('Timeline', ' (UTC)'),
     table(view.timeline.map(happeningRow)),
-    heading('Next', `  ${view.next}`),
+    heading('Next', `  ${printable(view.next)}`),
   );
   if (offers.length > 0)
-    lines.push(heading('Possible'), table(offers.map(({ what, command }) => [what, command])));
+    lines.push(
+      heading('Possible'),
+      table(offers.map(({ what, command }) => [what, printable(command)])),
+    );
   if (others.length > 0) lines.push(heading('Of the same applicant'), headed(FOUND, others, now));
   return lines.join('\n');
 }

@@ -148,6 +148,9 @@ test('control characters from partners do not reach the terminal', async () => {
     ],
     applicant: { email: '\u001b[31mx@y.example', ein: '123456789', businessName: '\u202etxt' },
     lastError: '\u001b]0;owned\u0007',
+    // What is stored may be wrong.
+    partnerId: 'acme\u001b[2J',
+    reasons: [{ field: 'ein', code: 'unknown_mailbox', message: '\u202etxt\u009b2J' }],
   });
   await world.stores.requests.insertOne(record);
   const shown = await cli('show', record._id, '--reveal');
