@@ -168,7 +168,7 @@ function startWork(
     ...redisOf(config),
     log,
     warnings,
-    take: (records, step) => line.put(worksOf(records, step, clock.now())),
+    take: (hints, step) => line.put(worksOf(hints, step, clock.now())),
   });
   outage.add(consumer);
   closers.add(

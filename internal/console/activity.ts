@@ -7,7 +7,7 @@ import type { PartnerView } from '../view/partners.ts';
 import type { TallyLine } from '../view/search.ts';
 import type { Pod, Sample } from './readings.ts';
 
-/** Of charts and counts. */
+/** How far back charts and counts go. */
 const SHOWN_MS = 3_600_000;
 /** With the hour before, of a round every 10 s. */
 const HISTORY_ROUNDS = 750;

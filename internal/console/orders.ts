@@ -82,7 +82,7 @@ const actions: ReadonlyMap<string, Action> = new Map([
 ]);
 
 export interface OrderParts {
-  /** Its trail names the person and the reason. */
+  /** The desk of an order; its trail names this person and reason. */
   readonly officeOf: (person: ConsolePerson, why?: string) => Office;
   readonly log: Logger;
   readonly databaseFault: (error: unknown) => string | undefined;

@@ -38,7 +38,7 @@ class Html {
 
 const { escapeFunction: escapeHtml } = new Eta().config;
 
-/** What a direction mark or a control would do to a page, it does to a terminal, too. */
+/** Control characters and direction marks garble a page as they do a terminal. */
 function escaped(value: unknown): string {
   return value instanceof Html ? value.text : escapeHtml(printable(String(value)));
 }

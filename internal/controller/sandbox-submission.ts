@@ -50,7 +50,7 @@ export class OtherEndError extends Error {
   }
 }
 
-/** Resolves when the request is completed. Rejects in words if it ends otherwise, or not in time. */
+/** Resolves once the request is completed; else rejects with an error whose message says why. */
 export async function testCompleted(
   target: TestTarget,
   requestId: string,

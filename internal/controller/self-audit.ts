@@ -19,7 +19,7 @@ import type { LeaderLoop } from './leadership.ts';
 /** From the end of a round, which pauses for 20 s by itself. */
 const EVERY_MS = 35_000;
 const FAILS_AFTER_MS = 1_800_000;
-/** A record is overdue after five minutes. */
+/** Ten minutes, because a record is overdue after five. */
 const RECENT_MS = 600_000;
 const WALKED_PAGES = 40;
 /** At most 500 documents a pause, or 1,000 a second. */

@@ -1,6 +1,6 @@
 /**
  * Decides when the next e-mail may begin, and of which partner: the relay takes mail
- * (relay-breaker.ts), a place is free, and the common pace allows it (mail-pace.ts).
+ * (`RelayBreaker`), a place is free, and the common pace allows it (mail-pace.ts).
  *
  * An e-mail holds its place for two seconds at most. Then it is slow: it gives the place back and
  * keeps its connection. A partner is slow while one of its e-mails is, and until one ends in time.

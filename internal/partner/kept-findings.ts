@@ -65,7 +65,7 @@ interface ProblemDocument {
 
 /** What is wrong with partner Secrets, as last found. */
 export class SecretProblems {
-  /** Beside the document of all keys, so that a problem makes no ingest read the keys again. */
+  /** A document of its own: a new problem must not make ingest read all keys again. */
   readonly #documents: Collection<ProblemDocument>;
   readonly #clock: Clock;
   #written: string | undefined;

@@ -161,7 +161,7 @@ interface Judged {
   readonly next?: Next;
 }
 
-/** Does the step; what is done moves the record on. */
+/** Does the step; once it is done, moves the record to its next state. */
 async function judge(attempt: Attempt, tools: AttemptTools): Promise<Judged> {
   const { verdict, begun } = await doStep(attempt, tools);
   const judged: Judged =

@@ -2,9 +2,9 @@
  * The line: what is due, and who is next.
  *
  * Work comes from jobs, from what is read as due and from steps that end; a claim decides which
- * process gets a record. Partners take turns, each with its oldest first. Work takes slots, and
- * e-mails what the gate gives. Tests have few slots of their own, for both steps, and wait while a
- * live account waits.
+ * process gets a record. Partners take turns, each with its oldest first. Accounts take slots,
+ * and e-mails what the gate gives. Tests have few slots of their own, for both steps, and wait while
+ * a live account waits.
  */
 import { Turns } from '../fair/turns.ts';
 import type { MailGate, MailPlace } from '../mail/mail-gate.ts';
@@ -71,8 +71,8 @@ export interface LineOptions {
   readonly gate: Pick<MailGate, 'choose' | 'begin' | 'onChange' | 'slow'>;
   readonly holds: Pick<Holds, 'has'>;
   /**
-   * A rejection is ignored. An e-mail has a place, and so has an account whose e-mail may begin at
-   * once.
+   * A rejection is ignored. A live e-mail has a place, and so has a live account whose e-mail may
+   * begin at once.
    */
   work(work: Work, place: MailPlace | undefined): Promise<Left>;
 }

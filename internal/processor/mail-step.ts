@@ -31,7 +31,7 @@ const COMPLETE_RETRY = { firstMs: 100, capMs: 2_000 } as const;
 const PROBE_WORDS = 300;
 
 const COMPLETED: Verdict = { kind: 'done', event: 'complete' };
-/** What a test can ask for. */
+/** The relay's answer that the EIN of a test can ask for. */
 const REFUSED: HandOver = {
   result: 'refused',
   ...refusalOf('rcpt', 550, '550 5.1.1 mailbox unknown'),

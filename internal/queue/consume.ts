@@ -4,7 +4,7 @@ import type { Probe } from '../platform/http/admin-server.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import type { Logger } from '../platform/process/log.ts';
 import { createRedis, type RedisTls } from '../platform/stores/redis.ts';
-import { QUEUE, QUEUE_PREFIX, recordsOf, type Hint, type Step } from './job.ts';
+import { QUEUE, QUEUE_PREFIX, hintsOf, type Hint, type Step } from './job.ts';
 
 /** An idle worker asks again after this, so a silent Redis is noticed soon. */
 const WAIT_S = 1;
@@ -23,22 +23,22 @@ export class Consumer {
   #paused = false;
   #rest: NodeJS.Timeout | undefined;
 
-  /** A killed process leaves records that `take` got; they are found by `dueAt`. */
+  /** A killed process leaves hints that `take` got; their records are found by `dueAt`. */
   constructor(options: {
     readonly redisUrl: string;
     readonly redisTls?: RedisTls;
     readonly log: Logger;
     readonly warnings?: Probe[];
-    readonly take: (records: readonly Hint[], step: Step) => void;
+    readonly take: (hints: readonly Hint[], step: Step) => void;
   }) {
     const { redisUrl, log, take } = options;
     this.#redis = createRedis(redisUrl, { commandTimeoutMs: COMMAND_TIMEOUT_MS }, options);
     this.#worker = new Worker(
       QUEUE,
       async ({ id, name, data }) => {
-        const records = recordsOf(data);
-        if (records === undefined) log.error({ job_id: id }, 'a job without records was dropped');
-        else take(records, name === 'mail' ? 'mail' : 'account');
+        const hints = hintsOf(data);
+        if (hints === undefined) log.error({ job_id: id }, 'a job without records was dropped');
+        else take(hints, name === 'mail' ? 'mail' : 'account');
       },
       {
         connection: this.#redis,

@@ -47,14 +47,12 @@ export function hintFor(record: {
   return { requestId, version, ...defined({ traceparent, partnerId, test }) };
 }
 
-/**
- * A job costs as much as its record. Fifty make that small, and a killed worker leaves few.
- */
+/** Fifty hints make the cost of a job small, and a killed worker leaves few. */
 const RECORDS_PER_JOB = 50;
 
 const jobSchema = z.object({ records: z.array(hintSchema).min(1).max(RECORDS_PER_JOB) });
 
-export function recordsOf(data: unknown): readonly Hint[] | undefined {
+export function hintsOf(data: unknown): readonly Hint[] | undefined {
   return jobSchema.safeParse(data).data?.records;
 }
 

@@ -48,7 +48,7 @@ const filters: Readonly<Record<Condition, (seen: Unchanged, now: Date) => Record
   'claim free': (_seen, now) => ({ $or: [noClaim, { claimedUntil: { $lte: now } }] }),
 };
 
-/** To which `_id` is added. Records of a newer schema are left alone. */
+/** Without `_id`, which the caller adds. Records of a newer schema are left alone. */
 function filterOf(
   from: readonly State[],
   when: readonly Condition[],

@@ -48,7 +48,7 @@ export class OperatorMoves {
     return move !== undefined && makeMove(this.#collection, moved.seen._id, move);
   }
 
-  /** Returns how many were moved to where it was planned. */
+  /** Returns how many records have moved to their planned state. */
   async moveAll(
     event: OperatorEvent,
     items: readonly PlannedMove[],

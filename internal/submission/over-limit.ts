@@ -9,11 +9,11 @@ import type { Loop, Loops } from '../platform/process/loop.ts';
 import { writeTogether } from '../platform/stores/mongo.ts';
 
 /**
- * Of a window, status and process; further ones share one count. Known keys and strangers have as
- * many each, so that a flood of strangers hides no partner.
+ * How many addresses each window, status and process counts one by one; further ones share one
+ * count. Known keys and strangers have as many each, so that a flood of strangers hides no partner.
  */
 export const OVER_LIMIT_ADDRESSES = 200;
-/** That each count keeps. */
+/** The ids that each count keeps. */
 const OVER_LIMIT_IDS = 20;
 /** Beyond them, each count up to here, and all counts of a window together up to the next. */
 const IDS_OF_ONE = 1_000;

@@ -22,8 +22,8 @@ import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './su
 const WITHDRAWAL_BATCH = { most: 500, least: 16 } as const;
 const WITHDRAWAL_DEADLINE_MS = 5_000;
 /**
- * An applied withdrawal keeps workers away, so the next write need not wait for the majority. Three
- * writes apply all before reconcile looks at 15 s.
+ * An applied withdrawal keeps workers away, so the next write need not wait for the majority. Each
+ * write ends within 5 s, so three end before reconcile first looks, at 15 s.
  */
 const WITHDRAWAL_MAJORITY_MS = 1_000;
 const WITHDRAWAL_RETRY = { firstMs: 250, capMs: 2_000 } as const;

@@ -120,7 +120,10 @@ interface OfferedOrder {
   readonly part: string;
 }
 
-/** Only what the commands would do now, as it is typed; words in capitals are the operator's. */
+/**
+ * The commands that would change something now, ready to paste. An operator fills in the words in
+ * capitals.
+ */
 export function offersFor(
   record: FoundSubmission,
   account: Account | undefined,

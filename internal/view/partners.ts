@@ -21,7 +21,7 @@ const flagsOf = (flagged: readonly Flagged[]) =>
 
 export type PartnerView = Awaited<ReturnType<typeof partnersView>>[number];
 
-/** `read` are the problems of Secrets, where the caller reads them too. */
+/** `read`: the problems of Secrets, from a caller that has read them already. */
 export async function partnersView(
   { keys, holds }: Pick<Reads, 'keys' | 'holds'>,
   now: Date,
