@@ -11,7 +11,7 @@ export async function createAccount(attempt: Attempt, tools: AttemptTools): Prom
   const { record, claim, place } = attempt;
   const parsed = parseApplication(record.body?.buffer ?? new Uint8Array());
   if (!parsed.valid) return reject(parsed.reasons, normalizedApplicant(parsed.claimed));
-  if (!claim.held) return { verdict: LOST };
+  if (!claim.mayGoOn) return { verdict: LOST };
   const { application } = parsed;
   const applicant = normalizedApplicant(application);
   const ending = record.test ? endingOf(application.ein) : undefined;

@@ -84,7 +84,7 @@ async function mailOnce(attempt: Attempt, account: Account, tools: AttemptTools)
     return failed(record, { failure, words, ambiguous: before });
   }
   await place.turn(claim.signal);
-  if (!claim.held) return LOST;
+  if (!claim.mayGoOn) return LOST;
   const intent = newIntent(record.version, attemptOf(record), tools);
   const { message, activation } = loginInstructions(account, tools.mailSettings, intent.startedAt);
   // Records a possible e-mail before it is sent.
@@ -160,7 +160,7 @@ async function sendMail(
   const { undeliverable = false } = (record.test && endingOf(account.ein)) || {};
   const handOver = undeliverable
     ? REFUSED
-    : await tools.mailer.handOver(message, account.email, claim.signal, () => claim.held);
+    : await tools.mailer.handOver(message, account.email, claim.signal, () => claim.mayGoOn);
   const { result } = handOver;
   const seconds = (tools.clock.monotonicMs() - startedMs) / 1_000;
   tools.metrics.handOverSeconds.observe({ result }, seconds);

@@ -122,9 +122,9 @@ test('work that an operator stops has no further effect, even while the claim is
     () => Promise.resolve(true),
     () => stopped,
   );
-  expect(claim.held).toBe(true);
+  expect(claim.mayGoOn).toBe(true);
   stopped = true;
-  expect(claim.held).toBe(false);
+  expect(claim.mayGoOn).toBe(false);
   expect(await claim.confirm()).toBe(false);
 });
 

@@ -102,10 +102,10 @@ export class Claim {
   async confirm({ again = false } = {}): Promise<boolean> {
     if (again || this.#tools.clock.monotonicMs() - this.#confirmedAt > CLAIM_FRESH_MS)
       await this.#renew();
-    return this.held;
+    return this.mayGoOn;
   }
 
-  get held(): boolean {
+  get mayGoOn(): boolean {
     // A process that was frozen must not act on an old confirmation.
     const age = this.#tools.clock.monotonicMs() - this.#confirmedAt;
     const onHold = this.#tools.holds.has(this.#record.partnerId);

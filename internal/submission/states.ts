@@ -236,7 +236,7 @@ export const touches = {
   claim: { from: openStates, when: ['no claim', 'due or new'] },
   take_over: { from: openStates, when: ['claim expired'] },
   /** By the claim's holder, who alone knows the version: it renews, postpones or gives back. */
-  hold: { from: openStates, when: [] },
+  keep: { from: openStates, when: [] },
   look_again: { from: openStates, when: [] },
   make_due: { from: ['recorded'], when: ['never claimed'] },
   /** An operator takes the record out of a worker's hands. */

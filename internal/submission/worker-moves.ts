@@ -67,7 +67,7 @@ export class WorkerMoves {
   }
 
   async renew(position: Position): Promise<boolean> {
-    return this.#hold(position, { $set: heldFrom(this.#tools.clock.now()) });
+    return this.#keep(position, { $set: heldFrom(this.#tools.clock.now()) });
   }
 
   /** True if the claim was still held. */
@@ -99,7 +99,7 @@ export class WorkerMoves {
 
   /** Releases the record. True if the claim was still held. */
   async putBack(position: Position, dueAt: Date, counts: AttemptCounts = {}): Promise<boolean> {
-    return this.#hold(position, {
+    return this.#keep(position, {
       $set: { dueAt, ...counts },
       $unset: { claimedUntil: true, crashes: true },
     });
@@ -107,7 +107,7 @@ export class WorkerMoves {
 
   /** Keeps `crashes`, because the previous worker died. */
   async putApart(position: Position, dueAt: Date): Promise<boolean> {
-    return this.#hold(position, { $set: { dueAt }, $unset: { claimedUntil: true } });
+    return this.#keep(position, { $set: { dueAt }, $unset: { claimedUntil: true } });
   }
 
   takesWrites(): Promise<boolean> {
@@ -132,9 +132,9 @@ export class WorkerMoves {
     return databaseSpan('update', this.#collection, { 'partner_ingest.state': to });
   }
 
-  async #hold(position: Position, update: RecordUpdate): Promise<boolean> {
+  async #keep(position: Position, update: RecordUpdate): Promise<boolean> {
     const { matchedCount } = await this.#collection.updateOne(
-      { _id: position._id, ...touchOf('hold', position, this.#tools.clock.now()) },
+      { _id: position._id, ...touchOf('keep', position, this.#tools.clock.now()) },
       update,
     );
     return matchedCount === 1;
