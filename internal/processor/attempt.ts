@@ -54,21 +54,16 @@ export async function processSubmission(
   both: BothTools,
   work: Work,
   place: MailPlace | undefined,
-): Promise<Left> {
-  const { step, requestId, partnerId } = work;
+): Promise<Left | undefined> {
   const claimed = await claimRecord(work, both[work.test ? 'test' : 'live']);
   if (claimed === undefined) return undefined;
   const { record, startedAt, askedAtMs } = claimed;
-  const { version, test } = record;
   // Only the record says for sure what it is.
-  const tools = both[test ? 'test' : 'live'];
+  const tools = both[record.test ? 'test' : 'live'];
   if (work.lost === true) tools.metrics.reconcileRequeued.inc();
   const claim = new Claim(record, askedAtMs, tools);
-  const next = await run({ record, claim, step, startedAt, place }, tools, work.traceparent);
-  if (typeof next === 'object') return async () => void (await run(next, tools));
-  if (next === undefined) return undefined;
-  const dueAt = tools.clock.now();
-  return { requestId, partnerId, version, step: next, dueAt, ...defined({ test }) };
+  const attempt = { record, claim, step: work.step, startedAt, place };
+  return run(attempt, tools, work.traceparent);
 }
 
 async function claimRecord(
@@ -91,21 +86,23 @@ async function claimRecord(
   return undefined;
 }
 
-/** The step that is due at once, or the attempt at the e-mail that this one began. */
-type Next = Step | Attempt | undefined;
-
 /** Never rejects. */
-async function run(attempt: Attempt, tools: AttemptTools, traceparent?: string): Promise<Next> {
+async function run(
+  attempt: Attempt,
+  tools: AttemptTools,
+  traceparent?: string,
+): Promise<Left | undefined> {
   const { record, claim, step } = attempt;
   try {
     if (await endsByCrashes(attempt, tools)) return undefined;
     // The work is stale: the record moved on under the version that was read.
     if (stepOf[record.state] !== step) {
       await giveBack(attempt, tools);
-      return stepOf[record.state];
+      const due = stepOf[record.state];
+      return due && dueAtOnce(due, record, tools);
     }
     return await inSpan(spanOf(attempt, traceparent), async (span) => {
-      const { verdict, next } = await judge(attempt, tools);
+      const { verdict, left } = await judge(attempt, tools);
       const { kind } = verdict;
       const result = kind === 'done' ? 'done' : kind === 'lost' ? 'claim_lost' : 'failed';
       tools.metrics.attempts.inc({ step, result });
@@ -117,11 +114,16 @@ async function run(attempt: Attempt, tools: AttemptTools, traceparent?: string):
         failSpan(span, verdict.failure);
         await settle(verdict, attempt, tools);
       }
-      return next;
+      return left;
     });
   } finally {
     claim.release();
   }
+}
+
+function dueAtOnce(step: Step, record: OpenRecord, { clock }: AttemptTools): Left {
+  const { _id: requestId, partnerId = '', version, test } = record;
+  return { due: { requestId, partnerId, version, step, dueAt: clock.now(), ...defined({ test }) } };
 }
 
 function spanOf({ record, step, startedAt }: Attempt, traceparent?: string): NamedSpan {
@@ -158,7 +160,7 @@ async function endsByCrashes(attempt: Attempt, tools: AttemptTools): Promise<boo
 
 interface Judged {
   readonly verdict: Verdict;
-  readonly next?: Next;
+  readonly left?: Left | undefined;
 }
 
 /** Does the step; once it is done, moves the record to its next state. */
@@ -170,8 +172,8 @@ async function judge(attempt: Attempt, tools: AttemptTools): Promise<Judged> {
           return { verdict: thrown(error, attempt) };
         })
       : { verdict };
-  if (begun !== undefined && typeof judged.next !== 'object')
-    await giveUpFirstMail(attempt, begun, tools);
+  const goesOn = judged.left !== undefined && 'goOn' in judged.left;
+  if (begun !== undefined && !goesOn) await giveUpFirstMail(attempt, begun, tools);
   return judged;
 }
 
@@ -205,10 +207,11 @@ async function finish(
     if (moved === false || moved === undefined) return { verdict: LOST };
     countOutcome(record, { state: 'account_created', reason: 'none' }, tools);
     log.debug(fields, 'account created');
-    if (moved === true) return { verdict, next: 'mail' };
+    if (moved === true) return { verdict, left: dueAtOnce('mail', record, tools) };
     const claim = new Claim(moved, confirmedAt, tools);
     const startedAt = clock.now();
-    return { verdict, next: { record: moved, claim, step: 'mail', startedAt, place, begun } };
+    const mail = { record: moved, claim, step: 'mail', startedAt, place, begun } as const;
+    return { verdict, left: { goOn: async () => void (await run(mail, tools)) } };
   }
   if (!(await store.move(record, event, attempts, changes))) return { verdict: LOST };
   if (event === 'reject') {

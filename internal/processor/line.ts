@@ -42,8 +42,8 @@ export interface Work extends Hint {
   readonly lost?: true;
 }
 
-/** What is left to do: work for the line, or an e-mail that goes on at once in the same place. */
-export type Left = Work | (() => Promise<void>) | undefined;
+/** What is left to do: a step for the line, or the e-mail, which goes on in the place it has. */
+export type Left = { readonly due: Work } | { readonly goOn: () => Promise<void> };
 
 /** What waits together. */
 export type Lane = Step | 'test';
@@ -74,7 +74,7 @@ export interface LineOptions {
    * A rejection is ignored. A live e-mail has a place, and so has a live account whose e-mail may
    * begin at once.
    */
-  work(work: Work, place: MailPlace | undefined): Promise<Left>;
+  work(work: Work, place: MailPlace | undefined): Promise<Left | undefined>;
 }
 
 export class Line {
@@ -223,18 +223,18 @@ export class Line {
   async #do(work: Work, place?: MailPlace): Promise<void> {
     const { requestId } = work;
     const left = await this.#options.work(work, place).catch(() => undefined);
-    if (typeof left === 'function') {
+    if (left !== undefined && 'goOn' in left) {
       // Another account may have its slot meanwhile.
       const { account, mail } = this.#inHand;
       mail.set(requestId, account.get(requestId)!);
       account.delete(requestId);
       this.#serve();
-      await left().catch(() => {});
+      await left.goOn().catch(() => {});
     }
     // The slot is free before the place, which the next account may take.
     for (const lane of lanes) this.#inHand[lane].delete(requestId);
     place?.release();
-    this.put(typeof left === 'object' ? [left] : []);
+    this.put(left !== undefined && 'due' in left ? [left.due] : []);
   }
 }
 
