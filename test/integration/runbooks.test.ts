@@ -44,9 +44,9 @@ async function terminal(
   return stdout;
 }
 
-test('ApplicationsWaiting: the first command finds a paused queue, and the second resumes it', async () => {
+test('ReconcileRescues: the first command finds a paused queue, and the second resumes it', async () => {
   const { text = '' } =
-    alertSections.find(({ path }) => path.endsWith('#PartnerIngestApplicationsWaiting')) ?? {};
+    alertSections.find(({ path }) => path.endsWith('#PartnerIngestReconcileRescues')) ?? {};
   const pattern = new RegExp(/^Look for: `(.+)`$/m.exec(text)?.[1] ?? '$.', 'm');
   const { hostname, port, pathname } = new URL(stores.redisUrl);
   const connection = { host: hostname, port: Number(port), db: Number(pathname.slice(1)) };

@@ -25,7 +25,7 @@ async function judge(control?: Control): Promise<Judgement> {
   const words = [randomInt(1_000_000), MIXTURES, ...(control === undefined ? [] : [control])];
   const options = ['--expose-gc', `--max-old-space-size=${HEAP_MIB}`];
   const child = spawn(process.execPath, [...options, JUDGE, ...words.map(String)], {
-    stdio: ['ignore', 'pipe', 'ignore'],
+    stdio: ['ignore', 'pipe', control === undefined ? 'inherit' : 'ignore'],
     timeout: HANG_MS,
     killSignal: 'SIGKILL',
   });

@@ -52,11 +52,22 @@ function judge(read: Reader, body: Buffer): Cost {
   return { cpuMs: Math.min(...times), bytes };
 }
 
+/** A process that ends at once must have written all; a full pipe is tried again. */
+function say(line: object): void {
+  let left = Buffer.from(`${JSON.stringify(line)}\n`);
+  while (left.length > 0) {
+    try {
+      left = left.subarray(writeSync(1, left));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') throw error;
+    }
+  }
+}
+
 const [seed = '1', mixtures = '0', control] = process.argv.slice(2);
 const readers = control === undefined ? service : { [control]: controls[control as Control] };
 let [readings, faults] = [0, 0];
 const most = { cpuMs: 0, bytes: 0 };
-const say = (line: object): void => void writeSync(1, `${JSON.stringify(line)}\n`);
 // The first reading also loads code.
 for (const read of Object.values(service)) read(Buffer.from('{}'));
 for (const { name, body: make } of shapes(Number(seed), Number(mixtures))) {
