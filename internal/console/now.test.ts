@@ -69,7 +69,11 @@ test.each<[Values[number], string, string]>([
     'what waits was counted 1 min 10 s ago',
   ],
   [['secret_problems', 2, { problem: 'short' }], 'warn', 'some cannot be used: see Partners'],
-  [['partners_keys_ending', 1], 'warn', 'the last key of 1 partners ends, or has ended'],
+  [
+    ['partners_keys_ending', 1],
+    'warn',
+    'the last key of 1 partner(s) ends within a week, or has ended',
+  ],
 ])('%j is wrong', (value, weight, what) => {
   const others = WELL.filter(([name]) => name !== value[0]);
   expect(viewOf([...others, value]).problems).toMatchObject([{ weight, what }]);

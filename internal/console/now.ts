@@ -160,7 +160,10 @@ function causesOf(pods: readonly Pod[], now: Date, namesSecrets: boolean): NowPr
       !namesSecrets && value('secret_problems') > 0,
       warn('partner Secrets', 'some cannot be used: see Partners'),
     ],
-    [ending > 0, warn('partner keys', `the last key of ${ending} partners ends, or has ended`)],
+    [
+      ending > 0,
+      warn('partner keys', `the last key of ${ending} partner(s) ends within a week, or has ended`),
+    ],
   ];
   return causes.flatMap(([isSo, problem]) => (isSo ? [problem] : []));
 }

@@ -1,5 +1,6 @@
 /**
- * What happens to a POST: authenticate, read, parse, record, answer. The contract fixes this order.
+ * What happens to a POST: authenticate, count, read, parse, record, answer. The contract fixes this
+ * order. The address is counted before (`routes.ts`).
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { parseJsonObject } from '../application/parse-application.ts';

@@ -93,6 +93,7 @@ export function reasonOf(status = '', code = 0, words = ''): MailReasonCode {
   return unknown ? 'unknown_mailbox' : 'refused';
 }
 
+/** Why the applicant's server refused; whose fault an answer is, `faultOf` says. */
 const STATUSES = [
   [/^5\.1\.(?:2|10)$|^5\.4\.4$/, 'domain_refused'],
   [/^5\.1\.[01346]$/, 'unknown_mailbox'],
