@@ -406,7 +406,7 @@ describe('the chart', () => {
       expect(container['args']).toEqual([`dist/cmd/${component}/main.js`]);
       expect(existsSync(`${ROOT}cmd/${component}/main.ts`)).toBe(true);
       const preStop = (container['lifecycle']?.preStop.sleep.seconds ?? 0) as number;
-      expect(preStop).toBe(component === 'ingest' ? 5 : 0);
+      expect(preStop).toBe(component === 'ingest' ? 15 : 0);
       const drain = component === 'processor' ? PROCESSOR_DRAIN_MS : DRAIN_DEADLINE_MS;
       expect(spec['terminationGracePeriodSeconds'] * 1_000).toBe(preStop * 1_000 + 5_000 + drain);
     }
