@@ -100,6 +100,7 @@ function problemsOf(activity: Activity, now: Date): NowProblem[] {
     const { length } = pods.filter((pod) => gauge([pod], 'worker_paused', labels));
     return length === 0 ? [] : [bad(`${length} of ${processors} processors`, what)];
   });
+  const lately = answeredSince(activity, later(now, -LIMITED_MS));
   const all = [
     ...absent.map((name) => bad(name, `no ${name} answers`)),
     ...shared(pods, 'bad', 'faults'),
@@ -109,8 +110,8 @@ function problemsOf(activity: Activity, now: Date): NowProblem[] {
     ...deadLetters(dead),
     ...brokenSecrets(secrets),
     ...findingsOf(activity),
-    ...failedShares(activity, now),
-    ...atTheirLimit(activity, now),
+    ...failedShares(lately, activity.ended()),
+    ...atTheirLimit(lately, stored),
     ...shared(pods, 'warn', 'warnings'),
   ];
   return all.toSorted(({ weight }, other) => weight.localeCompare(other.weight));
@@ -227,16 +228,21 @@ function findingsOf({ pods, stored }: Activity): NowProblem[] {
   });
 }
 
+type Answered = ReturnType<typeof answeredSince>;
+
+function answeredSince(activity: Activity, since: Date) {
+  return [...activity.partners(since)].map(([partner, got]) => ({ partner, ...answersOf(got) }));
+}
+
 /** What partners and applicants got, whichever part is at fault. */
-function failedShares(activity: Activity, now: Date): NowProblem[] {
-  const lately = [...activity.partners(later(now, -LIMITED_MS)).values()].map(answersOf);
+function failedShares(lately: Answered, ended: ReturnType<Activity['ended']>): NowProblem[] {
   const sum = (counts: readonly number[]): number => counts.reduce((all, one) => all + one, 0);
   const requests = sum(lately.map((one) => one.requests));
   const answers = lately.flatMap((one) => one.answers);
   const failed = sum(answers.filter(({ got }) => got === '500').map(({ count }) => count));
   const weight = failed / requests >= FAILED_SHARE ? 'bad' : 'warn';
   const what = `${failed} of ${requests} requests of the last 5 minutes were answered 500`;
-  const { undeliverable = 0, completed = 0 } = activity.ended();
+  const { undeliverable = 0, completed = 0 } = ended;
   const mails = undeliverable + completed;
   const refused = `${Math.round(undeliverable)} of ${Math.round(mails)} e-mails of the last hour were refused for good`;
   const isRefused = undeliverable >= REFUSED_LEAST && undeliverable / mails > REFUSED_SHARE;
@@ -247,14 +253,12 @@ function failedShares(activity: Activity, now: Date): NowProblem[] {
 }
 
 /** A partner at its limit loses requests of which no record says anything. */
-function atTheirLimit(activity: Activity, now: Date): NowProblem[] {
-  const lately = [...activity.partners(later(now, -LIMITED_MS))];
-  return lately.flatMap(([partner, got]): NowProblem[] => {
-    const { requests, answers } = answersOf(got);
+function atTheirLimit(lately: Answered, { turnedAway }: Activity['stored']): NowProblem[] {
+  return lately.flatMap(({ partner, requests, answers }): NowProblem[] => {
     const limited = answers.find((one) => one.got === '429');
     if (limited === undefined) return [];
     const over = turnedAwayRows(
-      activity.stored.turnedAway.counts.filter((one) => one.partnerId === partner && !one.test),
+      turnedAway.counts.filter((one) => one.partnerId === partner && !one.test),
       [],
     ).rows.find(({ status }) => status === 429);
     const limit =
