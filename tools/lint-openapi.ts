@@ -10,7 +10,8 @@ import { messageOf } from '../deploy/local/stores/wait.ts';
 import { endOf } from './program.ts';
 import { ROOT } from './root.ts';
 
-const PART = 'openapi-typescript-7.13.0';
+const GENERATOR = 'openapi-typescript@7.13.0';
+const PART = GENERATOR.replace('@', '-');
 const TIMEOUT_MS = 5 * 60_000;
 
 /**
@@ -20,7 +21,7 @@ const TIMEOUT_MS = 5 * 60_000;
 export const typeScriptTools = (log: (line: string) => void): Promise<string> =>
   cached(PART, log, async (path) => {
     log('installing openapi-typescript (once)');
-    const packages = ['openapi-typescript@7.13.0', 'typescript@5.9.3'];
+    const packages = [GENERATOR, 'typescript@5.9.3'];
     const command = ['npm', 'install', '--prefix', path, '--no-audit', '--no-fund', ...packages];
     await run({ command, logFile: installLog(PART), env: process.env, timeoutMs: TIMEOUT_MS });
   });

@@ -5,7 +5,6 @@ import {
   givenFields,
   openOrder,
   OrderRefused,
-  type About,
   type Given,
   type Office,
   type OneOrder,
@@ -19,6 +18,7 @@ import type { Logger } from '../platform/process/log.ts';
 import { NotDurableError } from '../platform/stores/mongo.ts';
 import { tookTooLong } from '../platform/stores/mongo-read.ts';
 import { cardOf, type State } from '../submission/states.ts';
+import type { About } from '../view/order-words.ts';
 import { keysView, OPEN_COUNTED } from '../view/partners.ts';
 import { WHY_MAX } from '../view/search-fields.ts';
 import { filledIn } from './routes.ts';

@@ -71,8 +71,6 @@ export interface OrderPlan extends Omit<Plan, 'to'> {
   readonly nothing?: string;
 }
 
-export type { About };
-
 /** An order about one target. */
 export interface OneOrder<T> {
   /** In the trail. */
