@@ -4,7 +4,7 @@ import { expect, test } from '@jest/globals';
 import { parse } from 'yaml';
 import { generatedDocs } from '../tools/generate-docs.ts';
 import { commands, programOf } from '../internal/cli/command-line.ts';
-import { optionsAt } from '../internal/cli/options.ts';
+import { optionsAt } from '../internal/cli/command.ts';
 import { describeSettings } from '../tools/describe-settings.ts';
 import { BLOCKS, blockOf, blocksOf, type WalkedPage } from './e2e/page-blocks.ts';
 import { dashboardPanels } from './support/dashboard.ts';

@@ -1,7 +1,7 @@
 /** Makes the chart's values.schema.json from the comments in values.yaml. */
 import { readFileSync } from 'node:fs';
 import { emailRule } from '../internal/application/email-address.ts';
-import { clientNameRule } from '../internal/mail/client-name.ts';
+import { clientNameRule } from '../internal/mail/relay.ts';
 import {
   isMap,
   isScalar,

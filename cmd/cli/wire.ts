@@ -14,8 +14,7 @@ import {
   readTerminalEnvironment,
   type Environment,
 } from '../../internal/platform/process/config.ts';
-import { retentionOf } from '../../internal/settings/retention.ts';
-import { loadConfig, type ConfigOf } from '../../internal/settings/settings.ts';
+import { loadConfig, retentionOf, type ConfigOf } from '../../internal/settings/settings.ts';
 import { DatabaseClock } from '../../internal/platform/stores/database-clock.ts';
 import { withDeadline } from '../../internal/platform/process/deadline.ts';
 import { printable, printableJson } from '../../internal/platform/process/terminal.ts';

@@ -1,6 +1,6 @@
 /** Creates accounts and reads them for workers. The unique indexes decide every race. */
 import type { Collection, Db } from 'mongodb';
-import type { CreationFact } from '../application/decide.ts';
+import type { CreationFact } from '../application/reasons.ts';
 import { normalizeEmail, type Application } from '../application/fields.ts';
 import type { Mode } from '../partner/key-terms.ts';
 import type { Clock } from '../platform/process/clock.ts';

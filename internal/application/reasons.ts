@@ -1,6 +1,6 @@
 /** Reasons for rejecting an application: codes for programs, sentences for people. */
-import { defined } from '../platform/process/defined.ts';
 import { fieldFaults, type Field } from './fields.ts';
+import { defined } from '../platform/process/defined.ts';
 
 export const reasonCodes = [
   ...fieldFaults,
@@ -83,4 +83,32 @@ export function reasonsForPartner(reasons: readonly StoredReason[]): PartnerReas
     }));
   }
   return [{ code: 'duplicate', message: 'An account for this applicant exists already.' }];
+}
+
+/** An account of another request that has the same value. */
+export interface Holder {
+  readonly field: 'email' | 'ein';
+  readonly requestId: string;
+  readonly samePartner: boolean;
+}
+
+/**
+ * - `created`: by this attempt.
+ * - `own`: by an earlier attempt of the request.
+ */
+export type CreationFact =
+  | { readonly kind: 'created' | 'own'; readonly accountId: string }
+  | { readonly kind: 'taken'; readonly holders: readonly Holder[] };
+
+type Decision =
+  | { readonly verdict: 'reject'; readonly reasons: readonly Reason[] }
+  | { readonly verdict: 'go_on'; readonly accountId: string };
+
+/** Decides how a request ends whose fields are valid, from facts that the caller gathered. */
+export function decideOnCreation(fact: CreationFact): Decision {
+  if (fact.kind !== 'taken') return { verdict: 'go_on', accountId: fact.accountId };
+  const reasons = fact.holders.map(({ field, requestId, samePartner }) =>
+    duplicateReason(field, requestId, samePartner),
+  );
+  return { verdict: 'reject', reasons };
 }

@@ -5,12 +5,11 @@ import { systemClock } from '../platform/process/clock.ts';
 import { MongoServerError } from 'mongodb';
 import { DeadlineError } from '../platform/process/deadline.ts';
 import { NotDurableError } from '../platform/stores/mongo.ts';
-import { CommandError, EXIT, UsageError, type Desk } from './command.ts';
+import { CommandError, EXIT, UsageError, type Desk, type Values } from './command.ts';
 import { help, runCommand } from './command-line.ts';
-import type { Values } from './options.ts';
 import { FIND_DEFAULT } from './queries.ts';
 import { OPEN_COUNTED } from '../view/partners.ts';
-import { utc } from '../view/times.ts';
+import { utc } from '../view/words.ts';
 
 const now = new Date('2026-11-25T12:00:00Z');
 

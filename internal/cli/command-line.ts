@@ -22,16 +22,18 @@ import { printable, printableJson } from '../platform/process/terminal.ts';
 import {
   CommandError,
   EXIT,
+  optionsAt,
   UsageError,
   type Call,
   type Command,
   type Desk,
   type ExitCode,
   type Lines,
+  type OptionName,
   type Report,
+  type Values,
 } from './command.ts';
 import { erase } from './erase.ts';
-import { optionsAt, type OptionName, type Values } from './options.ts';
 import {
   aside,
   bounce,

@@ -11,8 +11,7 @@ import { isOpen } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { PersonalRecord } from '../submission/support-queries.ts';
 import { claimEnd } from '../view/plans.ts';
-import { type Call, CommandError, type Desk, UsageError } from './command.ts';
-import { maybeRequestId } from './options.ts';
+import { CommandError, maybeRequestId, UsageError, type Call, type Desk } from './command.ts';
 import { guarded, type Many, runAll } from './orders.ts';
 
 const ALIKE_LISTED = 20;

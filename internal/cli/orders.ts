@@ -33,18 +33,23 @@ import { timeOfId } from '../platform/stores/ids.ts';
 import { WALK_PAGE } from '../platform/stores/mongo-read.ts';
 import { isOpen, type State } from '../submission/states.ts';
 import type { RequestTarget } from '../view/order-words.ts';
-import { utc } from '../view/times.ts';
-import { CommandError, EXIT, UsageError, type Call, type Command, type Report } from './command.ts';
+import { utc } from '../view/words.ts';
 import {
   address,
+  CommandError,
+  EXIT,
   foundId,
   keyId,
   maybeRequestId,
   partner as partnerName,
   RATE_DEFAULT,
   requestId,
+  UsageError,
+  type Call,
+  type Command,
   type OptionName,
-} from './options.ts';
+  type Report,
+} from './command.ts';
 
 /** Lists are cut, counts are not. */
 const CHANGES_LISTED = 200;

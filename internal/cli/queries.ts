@@ -16,9 +16,17 @@ import { recordJson } from '../view/record.ts';
 import { requestView, type RequestView, type Tone } from '../view/request.ts';
 import { rowOf, searchInWords, tallyOf, type FoundRow, type TallyLine } from '../view/search.ts';
 import type { Happening } from '../view/timeline.ts';
-import { fromNow, utc, utcSeconds } from '../view/times.ts';
-import { CommandError, EXIT, UsageError, type Call, type Command, type Report } from './command.ts';
-import { requestIdOrAddress, type OptionName } from './options.ts';
+import { fromNow, utc, utcSeconds } from '../view/words.ts';
+import {
+  CommandError,
+  EXIT,
+  requestIdOrAddress,
+  UsageError,
+  type Call,
+  type Command,
+  type OptionName,
+  type Report,
+} from './command.ts';
 
 /** One screen. */
 export const FIND_DEFAULT = 20;

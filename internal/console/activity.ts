@@ -1,11 +1,11 @@
 /** What the pods' counters say of the last hour, and what the database said last. */
 import type { Finding, SecretProblem } from '../partner/kept-findings.ts';
 import { later } from '../platform/process/clock.ts';
+import type { Pod, Sample } from './readings.ts';
 import type { KindGroup, TurnedAwayCount } from '../submission/support-queries.ts';
 import type { LineState } from '../view/next.ts';
 import type { PartnerView } from '../view/partners.ts';
 import type { TallyLine } from '../view/search.ts';
-import type { Pod, Sample } from './readings.ts';
 
 /** How far back charts and counts go. */
 const SHOWN_MS = 3_600_000;
@@ -290,4 +290,44 @@ function quantile(grown: readonly Growth[], wanted: number): number | undefined 
   const [from, below] = buckets[index - 1] ?? [0, 0];
   if (bound === Infinity) return from;
   return from + (bound - from) * ((wanted * total - below) / (count - below));
+}
+
+const MEANINGS: Readonly<Record<string, string>> = {
+  '200': 'looked up',
+  '202': 'accepted',
+  '400': 'not a JSON object, too large, or not valid HTTP',
+  '401': 'its key has ended or was revoked, or came from a foreign address',
+  '403': 'the partner or the key is inactive',
+  '404': 'asked for what does not exist',
+  '405': 'wrong method',
+  '408': 'came too slowly',
+  '422': 'its Idempotency-Key was used with another body',
+  '429': 'over the limit of its address or of the partner',
+  '500': 'our fault: not accepted, and may be sent again',
+  '503': 'our fault: its status could not be looked up',
+  rejected: 'accepted, and later found invalid or a duplicate',
+};
+
+/** What a partner's requests got, most frequent first; the share that failed is undefined without a request. */
+export function answersOf(got: Readonly<Record<string, number>> = {}) {
+  const counts = Object.entries(got);
+  const total = (fits: (got: string) => boolean): number =>
+    counts.reduce((sum, [key, count]) => (fits(key) ? sum + count : sum), 0);
+  const requests = total((key) => key !== 'rejected');
+  const isFailed = (key: string): boolean => key === 'rejected' || key >= '4';
+  const answers = counts
+    .map(([key, count]) => ({
+      got: key,
+      count,
+      failed: isFailed(key),
+      meaning: MEANINGS[key] ?? '',
+      // Work of earlier minutes may be decided in this hour.
+      share: requests === 0 ? undefined : Math.min(1, count / requests),
+    }))
+    .toSorted((one, other) => other.count - one.count);
+  return {
+    requests,
+    answers,
+    failedShare: requests === 0 ? undefined : Math.min(1, total(isFailed) / requests),
+  };
 }

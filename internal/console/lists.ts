@@ -1,6 +1,7 @@
 /** Lists of requests that have an address, which names no person, and the same as CSV. */
-import type { FastifyInstance, FastifyReply } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
+import { Turns } from '../fair/turns.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
 import { timeOfId } from '../platform/stores/ids.ts';
@@ -8,8 +9,7 @@ import { printable } from '../platform/process/terminal.ts';
 import { states } from '../submission/states.ts';
 import type { Search } from '../submission/support-queries.ts';
 import type { Reads } from '../view/reads.ts';
-import { rowOf, type FoundRow } from '../view/search.ts';
-import { listFields, namesSomebody, typed, when } from '../view/search-fields.ts';
+import { listFields, namesSomebody, rowOf, typed, when, type FoundRow } from '../view/search.ts';
 import { LIMITED } from './sign-in.ts';
 
 export const LIST_PAGE = 50;
@@ -18,8 +18,49 @@ const LIST_WITHIN_MS = 3_000;
 /** Some MB in memory; more is work for the database's own tools. */
 export const CSV_ROWS = 5_000;
 
-/** Reads many records once it is its turn. */
-export type InTurn = <T>(read: () => Promise<T>) => Promise<T>;
+/** Reads of many records at a time, so that most of the database is left to ingest. */
+const READERS = 2;
+const READERS_WAITING = 20;
+/** Longer than all that wait before it take. */
+const WAITS_AT_MOST_MS = 60_000;
+
+/** Reads many records once it is the turn of who asked. */
+export type InTurn = <T>(
+  request: Pick<FastifyRequest, 'person'>,
+  read: () => Promise<T>,
+) => Promise<T>;
+
+/** Where too many wait, who has most waiting is answered 429, as is who has waited too long. */
+export function inTurns(): InTurn {
+  let free = READERS;
+  const waiting = new Turns<PromiseWithResolvers<void>>();
+  return async ({ person }, read) => {
+    if (free > 0) free -= 1;
+    else {
+      const owner = person?.sub ?? '';
+      const turn = Promise.withResolvers<void>();
+      waiting.put(owner, turn);
+      if (waiting.count > READERS_WAITING) waiting.giveWay()?.reject(new Error('gave way'));
+      const patience = setTimeout(() => {
+        waiting.remove(owner, turn);
+        turn.reject(new Error('waited too long'));
+      }, WAITS_AT_MOST_MS);
+      await turn.promise
+        .catch((cause: unknown) => {
+          throw Object.assign(new Error('too many reads', { cause }), { statusCode: 429 });
+        })
+        .finally(() => clearTimeout(patience));
+    }
+    try {
+      return await read();
+    } finally {
+      const [owner = ''] = waiting.owners();
+      const next = waiting.takeOf(owner);
+      if (next === undefined) free += 1;
+      else next.resolve();
+    }
+  };
+}
 
 type QueryString = Readonly<Record<string, unknown>>;
 
@@ -44,7 +85,9 @@ export function addRequestLists(
         ...more,
       });
     if (search === undefined) return page({ status: 400 });
-    const list = await inTurn(() => submissions.list(search, LIST_PAGE + 1, LIST_WITHIN_MS));
+    const list = await inTurn(request, () =>
+      submissions.list(search, LIST_PAGE + 1, LIST_WITHIN_MS),
+    );
     const found = list.found.slice(0, LIST_PAGE);
     const isWhole = list.found.length <= LIST_PAGE;
     const older = isWhole ? list.next : found.at(-1)?._id;
@@ -59,7 +102,7 @@ export function addRequestLists(
   app.get('/requests.csv', LIMITED, async (request, reply) => {
     const { search, faults } = searchOf(request.query as QueryString, clock.now());
     if (search === undefined) return reply.say(400, Object.values(faults).join(' '));
-    const { found, next } = await inTurn(() => submissions.list(search, CSV_ROWS));
+    const { found, next } = await inTurn(request, () => submissions.list(search, CSV_ROWS));
     const name = next === undefined ? 'requests' : `requests-newest-${found.length}`;
     return reply
       .type('text/csv; charset=utf-8')

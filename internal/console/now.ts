@@ -4,10 +4,9 @@ import { later } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
 import { duration } from '../platform/process/terminal.ts';
 import { kinds } from '../self-audit/rules.ts';
-import { utcSeconds } from '../view/times.ts';
-import { turnedAwayRows } from '../view/turned-away.ts';
-import { gauge, LIMITED_MS, type Activity } from './activity.ts';
-import { answersOf } from './answers.ts';
+import { utcSeconds } from '../view/words.ts';
+import { turnedAwayRows } from '../view/period.ts';
+import { answersOf, gauge, LIMITED_MS, type Activity } from './activity.ts';
 import type { Pod } from './readings.ts';
 
 /** Kinds of dead letters on the first page; the page of dead letters has all. */

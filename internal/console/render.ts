@@ -8,7 +8,7 @@ import { formOwner, type ConsolePerson } from './sign-in.ts';
 import type { State } from '../submission/states.ts';
 import { causesOf, keyStatusInWords, switchedOffBy, type PartnerView } from '../view/partners.ts';
 import { toneOf } from '../view/request.ts';
-import { utcSeconds } from '../view/times.ts';
+import { utcSeconds } from '../view/words.ts';
 
 interface Model {
   readonly title: string;

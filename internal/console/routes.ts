@@ -12,11 +12,18 @@ import { keysView, partnersView, reactivation, secretsOf } from '../view/partner
 import { COUNTED_WITHIN_MS, periods, periodView } from '../view/period.ts';
 import type { Reads } from '../view/reads.ts';
 import { requestView } from '../view/request.ts';
-import { deadLettersView, rowOf, searchInWords } from '../view/search.ts';
-import { fields, text, typed, when, WHY_MAX } from '../view/search-fields.ts';
-import type { Activity } from './activity.ts';
-import { answersOf } from './answers.ts';
-import { addRequestLists, addressOf, listOf, type InTurn } from './lists.ts';
+import {
+  deadLettersView,
+  fields,
+  rowOf,
+  searchInWords,
+  text,
+  typed,
+  when,
+  WHY_MAX,
+} from '../view/search.ts';
+import { answersOf, type Activity } from './activity.ts';
+import { addRequestLists, addressOf, inTurns, listOf, type InTurn } from './lists.ts';
 import { nowView } from './now.ts';
 import { LIMITED, type ConsolePerson } from './sign-in.ts';
 
@@ -29,10 +36,6 @@ const KEPT = ['id', 'since', 'until', ...Object.keys(fields)];
 /** Searches that may be continued, for an hour; further ones must be asked for again. */
 const CONTINUED = 1_000;
 const CONTINUED_MS = 3_600_000;
-
-/** Reads of many records at a time, so that most of the database is left to ingest. */
-const READERS = 2;
-const READERS_WAITING = 20;
 
 export interface ConsoleDesk {
   readonly reads: Omit<Reads, 'accountRequestsKeptMs'>;
@@ -105,7 +108,7 @@ function addFind(app: FastifyInstance, desk: ConsoleDesk, clock: Clock, inTurn: 
     // By parts, a viewer could read what is masked, a letter at a time.
     const wholeName = person.role === 'viewer';
     const { submissions } = desk.reads;
-    const found = await inTurn(() =>
+    const found = await inTurn(request, () =>
       submissions.newest({ ...search, wholeName, ...defined({ before }) }, FOUND_PAGE + 1),
     );
     const { shown, next } = firstOf(found, FOUND_PAGE);
@@ -131,25 +134,6 @@ function addFind(app: FastifyInstance, desk: ConsoleDesk, clock: Clock, inTurn: 
 export function filledIn(form: object): Form {
   const all = Object.entries(form).map(([name, value]) => [name, String(value).trim()] as const);
   return Object.fromEntries(all.filter(([, value]) => value !== ''));
-}
-
-/** Lets few reads of many records go on together; answers 429 where too many wait. */
-function inTurns(): InTurn {
-  let free = READERS;
-  const waiting: (() => void)[] = [];
-  return async (read) => {
-    if (waiting.length >= READERS_WAITING)
-      throw Object.assign(new Error('too many reads'), { statusCode: 429 });
-    if (free > 0) free -= 1;
-    else await new Promise<void>((begin) => waiting.push(begin));
-    try {
-      return await read();
-    } finally {
-      const next = waiting.shift();
-      if (next === undefined) free += 1;
-      else next();
-    }
-  };
 }
 
 function addRequest(app: FastifyInstance, desk: ConsoleDesk, clock: Clock): void {
@@ -201,8 +185,10 @@ function addLists(
   clock: Clock,
   inTurn: InTurn,
 ): void {
-  app.get('/dead-letters', async (_, reply) => {
-    const dead = await inTurn(() => deadLettersView(reads, clock.now(), COUNTED_WITHIN_MS));
+  app.get('/dead-letters', async (request, reply) => {
+    const dead = await inTurn(request, () =>
+      deadLettersView(reads, clock.now(), COUNTED_WITHIN_MS),
+    );
     return reply.page('dead-letters', { title: 'Dead letters', ...dead });
   });
   app.get('/partners', async (_, reply) => {
@@ -218,7 +204,7 @@ function addLists(
     const [keys, partners, view] = await Promise.all([
       keysView(reads, partner),
       partnersView(reads, now),
-      inTurn(() => periodView({ partner, period, now }, reads)),
+      inTurn(request, () => periodView({ partner, period, now }, reads)),
     ]);
     const about = partners.find((one) => one.partner === partner);
     const undo = about?.inactiveBy.map(reactivation) ?? [];

@@ -8,7 +8,6 @@ import { intervalOfMailProbe } from '../application/sandbox-endings.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { defined } from '../platform/process/defined.ts';
 import { failSpan, inSpan, type NamedSpan } from '../platform/process/tracing.ts';
-import { clientNameOf } from './client-name.ts';
 import type { Message } from './message.ts';
 import {
   describeFailure,
@@ -19,7 +18,7 @@ import {
   refusalOf,
   senderOutage,
 } from './relay-answers.ts';
-import type { Relay } from './relay.ts';
+import { clientNameOf, type Relay } from './relay.ts';
 
 export const mailerLimits = {
   connectMs: 10_000,

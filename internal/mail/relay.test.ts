@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { relayOf, type TlsMode } from './relay.ts';
+import { clientNameOf, relayOf, type TlsMode } from './relay.ts';
 
 test.each<[string, object]>([
   ['smtp://relay.example', { host: 'relay.example', port: 587, secure: false }],
@@ -45,4 +45,15 @@ test.each([
 
 test('smtps with SMTP_TLS=none is refused', () => {
   expect(() => relayOf('smtps://relay.example', 'none')).toThrow(/^SMTP_TLS: .*contradicts/);
+});
+
+test.each([
+  ['the one given', 'out.example.net', 'mx1.example.com', 'out.example.net'],
+  ['the machine, fully qualified', '', 'mx1.example.com', 'mx1.example.com'],
+  ['a pod', '', 'partner-ingest-processor-7d4b9-x2x', 'partner.example'],
+  ['a machine named after its address', '', '10.0.0.1', 'partner.example'],
+  ['a machine that is called as all are', '', 'localhost.localdomain', 'partner.example'],
+  ['a name that is none', '', 'mx_1.example.com', 'partner.example'],
+])('the greeting of %s', (_what, given, machine, name) => {
+  expect(clientNameOf(given, 'accounts@partner.example', machine)).toBe(name);
 });

@@ -1,6 +1,9 @@
-/** Parses SMTP_URL and SMTP_TLS. */
-import { defined } from '../platform/process/defined.ts';
+/** The relay: what SMTP_URL and SMTP_TLS say of it, and our name in the greeting. */
+import { isIPv4, isIPv6 } from 'node:net';
+import { hostname } from 'node:os';
+import { domainOf, HOST_NAME, isHostName } from '../application/email-address.ts';
 import { isLoopback } from '../platform/http/networks.ts';
+import { defined } from '../platform/process/defined.ts';
 
 const tlsModes = ['auto', 'required', 'opportunistic', 'none'] as const;
 /** `auto` requires TLS if a password would leave this machine. Certificates are always verified. */
@@ -58,4 +61,20 @@ function credentialsOf(url: URL): Relay['auth'] {
   } catch {
     throw new Error('SMTP_URL: a "%" in user or password must be written as %25');
   }
+}
+
+/** JSON Schema cannot check the address. */
+export const clientNameRule = { pattern: `^(?:${HOST_NAME}|\\[(?:IPv6:)?[0-9A-Fa-f.:]+\\])$` };
+
+/** Also accepts an address literal such as `[IPv6:2001:db8::1]` (RFC 5321 §4.1.3). */
+export function isClientName(value: string): boolean {
+  const [, v6, address] = /^\[(IPv6:)?(.+)\]$/i.exec(value) ?? [];
+  if (address === undefined) return isHostName(value);
+  return v6 === undefined ? isIPv4(address) : isIPv6(address);
+}
+
+/** Strict relays require a fully qualified name. */
+export function clientNameOf(given: string, from: string, machine = hostname()): string {
+  if (given !== '') return given;
+  return isHostName(machine) && !machine.startsWith('localhost.') ? machine : domainOf(from);
 }

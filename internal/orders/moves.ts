@@ -24,7 +24,7 @@ import {
   type RequestTarget,
 } from '../view/order-words.ts';
 import { linkUsed, planOf, stateAfter, type Order, type Plan } from '../view/plans.ts';
-import { utc } from '../view/times.ts';
+import { utc } from '../view/words.ts';
 import { OrderRefused, type Given, type Office, type OneOrder, type OrderDesk } from './order.ts';
 
 /** An order of many is given again within this time. */

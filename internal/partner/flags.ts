@@ -4,9 +4,8 @@
  */
 import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/process/clock.ts';
-import { unlessDuplicate } from '../platform/stores/mongo.ts';
+import { newerThan, refuseNewer, unlessDuplicate } from '../platform/stores/mongo.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
-import { newerThan, refuseNewer } from '../platform/stores/newer-version.ts';
 
 export const PARTNER_HOLDS = 'partner_holds';
 export const PARTNERS_DISABLED = 'partners_disabled';

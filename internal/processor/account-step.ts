@@ -1,8 +1,7 @@
 /** The step of the account: rejects an application or creates its account. */
-import { decideOnCreation } from '../application/decide.ts';
 import { normalizedApplicant, type Applicant } from '../application/fields.ts';
 import { parseApplication } from '../application/parse-application.ts';
-import type { Reason } from '../application/reasons.ts';
+import { decideOnCreation, type Reason } from '../application/reasons.ts';
 import { endingOf } from '../application/sandbox-endings.ts';
 import { beginFirstMail, noteUnsent } from './mail-step.ts';
 import { LOST, thrown, type Attempt, type AttemptTools, type StepEnd } from './step.ts';

@@ -1,6 +1,6 @@
 /** Sends hints together in the background; processors find the records of lost hints by `dueAt`. */
 import { pause } from '../platform/process/deadline.ts';
-import type { Counts } from '../platform/process/metric-types.ts';
+import type { Counts } from '../platform/process/registry.ts';
 import type { HintSender } from './enqueue.ts';
 import type { Hint } from './job.ts';
 

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { isEmailAddress } from '../application/email-address.ts';
 import { linkSecretFault } from '../mail/activation.ts';
-import { isClientName } from '../mail/client-name.ts';
+import { isClientName } from '../mail/relay.ts';
 import type { Setting } from '../platform/process/config.ts';
 import { securePage, unless, url, wholeNumber } from '../platform/process/config-rules.ts';
 

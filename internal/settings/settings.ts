@@ -2,7 +2,10 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { z } from 'zod';
 import { isEmailAddress } from '../application/email-address.ts';
+import { consoleSettings } from './console-settings.ts';
+import { mailSettings } from './mail-settings.ts';
 import { hasPublishedSecret } from '../partner/api-key.ts';
+import { isLoopback } from '../platform/http/networks.ts';
 import {
   certificate,
   cidrList,
@@ -25,10 +28,8 @@ import {
 } from '../platform/process/config.ts';
 import { defined } from '../platform/process/defined.ts';
 import { mongoLink } from '../platform/stores/mongo.ts';
-import { isLoopback } from '../platform/http/networks.ts';
 import { redisExposed } from '../platform/stores/redis-url.ts';
-import { consoleSettings } from './console-settings.ts';
-import { mailSettings } from './mail-settings.ts';
+import type { RetentionDays } from '../submission/states.ts';
 
 export type ProcessName = 'ingest' | 'processor' | 'controller' | 'console' | 'cli';
 
@@ -406,4 +407,17 @@ export function relationFaults(config: Related): string[] {
     ],
   ];
   return rules.filter(([isBroken]) => isBroken).map(([, fault]) => fault);
+}
+
+type Both = keyof ConfigOf<'processor'> & keyof ConfigOf<'cli'>;
+
+/** How long records and bodies are kept, for the processes that end requests. */
+export function retentionOf(config: Pick<Config, Both>): RetentionDays {
+  return {
+    completed: config.RETENTION_COMPLETED_DAYS,
+    rejected: config.RETENTION_REJECTED_DAYS,
+    undeliverable: config.RETENTION_UNDELIVERABLE_DAYS,
+    closed: config.RETENTION_CLOSED_DAYS,
+    body: config.RETENTION_BODY_DAYS,
+  };
 }

@@ -9,7 +9,7 @@ import { Turns } from '../fair/turns.ts';
 import { ownerName } from '../partner/key-terms.ts';
 import { type Batcher, newBatcher } from '../platform/process/batcher.ts';
 import type { Clock } from '../platform/process/clock.ts';
-import type { Observes, Shows } from '../platform/process/metric-types.ts';
+import type { Observes, Shows } from '../platform/process/registry.ts';
 import { inSpans } from '../platform/process/tracing.ts';
 import {
   databaseSpan,

@@ -13,7 +13,7 @@ import type { Logger } from '../platform/process/log.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
 import { writeTogether, type WriteReply } from '../platform/stores/mongo.ts';
 import { traceFields } from '../platform/process/tracing.ts';
-import type { Counts, Shows } from '../platform/process/metric-types.ts';
+import type { Counts, Shows } from '../platform/process/registry.ts';
 import { moveOf, type MoveTools, type MoveWrite } from './move-of.ts';
 import { nextState } from './states.ts';
 import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';

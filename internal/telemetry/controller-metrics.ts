@@ -2,8 +2,7 @@
 import { problemCodes } from '../partner/key-secret.ts';
 import { jobStates } from '../queue/job.ts';
 import { backlogStates, openStates } from '../submission/states.ts';
-import { counter, gauge, openValues } from './definition.ts';
-import { ofProcess } from './every-process.ts';
+import { counter, gauge, ofProcess, openValues } from './definition.ts';
 
 /** Only the leader sets the backlog, so that one process queries the stores. */
 export const controllerMetrics = {

@@ -109,3 +109,51 @@ export function valuesOf<Series extends Readonly<Record<string, string>>, Key ex
 ): Series[Key][] {
   return [...new Set(series.map((one) => one[key]))];
 }
+
+export const PARTNER_LABELS = 100;
+const OTHER = 'other';
+
+/** Bounds the partners among label values, because each makes a series. */
+export class PartnerLabels {
+  readonly #named = new Set<string>();
+
+  of(partnerId: string): string {
+    if (this.#named.has(partnerId)) return partnerId;
+    if (this.#named.size >= PARTNER_LABELS) return OTHER;
+    this.#named.add(partnerId);
+    return partnerId;
+  }
+}
+
+export const loops = [
+  'backlog',
+  'audit',
+  'clock',
+  'credentials',
+  'expiry',
+  'holds',
+  'key_uses',
+  'keys',
+  'lease',
+  'over_limit',
+  'partner_secrets',
+  'pods',
+  'probe',
+  'reconcile',
+  'status_waits',
+  'stored',
+  'unknown_records',
+] as const;
+
+/** The metrics that every process has. */
+export const ofProcess = {
+  loopFailing: gauge(
+    'loop_failing',
+    '1 while a loop of the process has not succeeded for its bound; `/readyz` has the reason.',
+    { loop: loops },
+  ),
+  logLinesDropped: counter(
+    'log_lines_dropped',
+    'Lines of the log that were dropped because nobody read the log.',
+  ),
+};

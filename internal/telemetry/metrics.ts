@@ -8,12 +8,12 @@ import { hintResults } from '../queue/hint-outbox.ts';
 import { notAcceptedReasons } from '../submission/group-commit.ts';
 import { withdrawalResults } from '../submission/withdrawals.ts';
 import { controllerMetrics } from './controller-metrics.ts';
-import { ofProcess } from './every-process.ts';
 import {
   counter,
   gauge,
   histogram,
   make,
+  ofProcess,
   openValues,
   valuesOf,
   type MetricsOf,

@@ -10,7 +10,7 @@ import type { State } from '../submission/states.ts';
 import { RECORD_SCHEMA, type SubmissionRecord } from '../submission/submission.ts';
 import type { TurnedAwayCount } from '../submission/support-queries.ts';
 import type { Reads } from './reads.ts';
-import { utc } from './times.ts';
+import { utc } from './words.ts';
 
 /** Past its retention, a request is built from its account. */
 export interface FoundSubmission extends SubmissionRecord {

@@ -3,7 +3,7 @@ import type { Account } from '../account/account.ts';
 import { isOpen } from '../submission/states.ts';
 import type { FoundSubmission } from './look-up.ts';
 import { claimEnd, planOf, type Order } from './plans.ts';
-import { fromNow, utc, utcSeconds } from './times.ts';
+import { fromNow, utc, utcSeconds } from './words.ts';
 
 interface Circumstances {
   readonly now: Date;

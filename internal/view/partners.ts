@@ -5,7 +5,7 @@ import { secretName, STATUS_ANNOTATION } from '../partner/key-secret.ts';
 import type { PartnerKey } from '../partner/key-store.ts';
 import type { SecretProblem } from '../partner/kept-findings.ts';
 import type { Reads } from './reads.ts';
-import { fromNow } from './times.ts';
+import { fromNow } from './words.ts';
 
 /** Counting more would read the index for seconds. */
 export const OPEN_COUNTED = 100_000;

@@ -3,7 +3,7 @@ import type { Account } from '../account/account.ts';
 import { cardOf, isOpen, nextState, type Event, type State } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { FoundSubmission } from './look-up.ts';
-import { utc } from './times.ts';
+import { utc } from './words.ts';
 
 /** `whyNot` continues a sentence that begins with the request's id. */
 export interface Plan {

@@ -9,14 +9,12 @@ import { cardOf, isOpen, type State } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { checkRecord, findingName, kinds, printOf, type Kind } from '../self-audit/rules.ts';
 import type { FoundSubmission } from './look-up.ts';
-import { maskApplicant } from './mask.ts';
 import { nextStep, offersFor, type LineState } from './next.ts';
-import { errorOf } from './reasons.ts';
+import { errorOf, fromNow, maskApplicant, utc, utcSeconds } from './words.ts';
 import { accountJson, bodyInWords, recordJson, sentInWords, traceIdOf } from './record.ts';
 import type { Reads } from './reads.ts';
 import { rowOf } from './search.ts';
 import { mailsInWords, timeline } from './timeline.ts';
-import { fromNow, utc, utcSeconds } from './times.ts';
 
 /** By e-mail address and by EIN each. */
 const OTHERS_LISTED = 10;

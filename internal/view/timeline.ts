@@ -5,7 +5,7 @@ import { handOversOf } from '../account/mail-ledger.ts';
 import { defined } from '../platform/process/defined.ts';
 import { duration, printable } from '../platform/process/terminal.ts';
 import type { HistoryEntry, SubmissionRecord } from '../submission/submission.ts';
-import { causeInWords, errorInWords } from './reasons.ts';
+import { causeInWords, errorInWords } from './words.ts';
 
 /** With `times`, it happened that often without anything in between, the last time at `until`. */
 export interface Happening {

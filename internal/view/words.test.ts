@@ -3,9 +3,8 @@ import { expect, test } from '@jest/globals';
 import type { Account, MailHandOver } from '../account/account.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { FoundSubmission } from './look-up.ts';
-import { maskText } from './mask.ts';
 import { nextStep } from './next.ts';
-import { errorOf } from './reasons.ts';
+import { errorOf, maskText } from './words.ts';
 import { mailsInWords, timeline } from './timeline.ts';
 
 const START = new Date('2026-11-21T09:00:00Z').getTime();

@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { ACCOUNTS } from '../../internal/account/account.ts';
-import { utc } from '../../internal/view/times.ts';
+import { utc } from '../../internal/view/words.ts';
 import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { pastLockConflicts } from '../../internal/platform/stores/mongo.ts';
 import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/trail/trail.ts';

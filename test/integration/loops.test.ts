@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceName } from '../../deploy/local/processes.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';
-import { ofProcess } from '../../internal/telemetry/every-process.ts';
+import { ofProcess } from '../../internal/telemetry/definition.ts';
 import { INGEST_PATH, send } from '../support/http.ts';
 import { newRecord } from '../support/records.ts';
 import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica-set.ts';

@@ -2,7 +2,7 @@
 import { pino } from 'pino';
 import type { Probe } from '../http/admin-server.ts';
 import { withDeadline } from './deadline.ts';
-import type { CountsAll } from './metric-types.ts';
+import type { CountsAll } from './registry.ts';
 
 export type Logger = pino.Logger;
 

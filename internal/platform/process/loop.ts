@@ -3,7 +3,7 @@ import type { Probe } from '../http/admin-server.ts';
 import type { Closers } from './closers.ts';
 import { backoffMs, DeadlineError, jittered, pause, type BackOff } from './deadline.ts';
 import type { Logger } from './log.ts';
-import { NewerVersionError } from '../stores/newer-version.ts';
+import { NewerVersionError } from '../stores/mongo.ts';
 
 export interface LoopOptions<Name extends string = string> {
   /** In the log, `/readyz` and the gauge. */

@@ -1,4 +1,4 @@
-/** The metrics of a process. */
+/** The metrics of a process, and the types of metrics that rooms use. */
 import { Registry, collectDefaultMetrics } from 'prom-client';
 
 /** Node's own metrics whose names break Prometheus' rules. */
@@ -22,4 +22,20 @@ export function createProcessRegistry(component: string): Registry {
   collectDefaultMetrics({ register: registry });
   for (const name of MISNAMED) registry.removeSingleMetric(name);
   return registry;
+}
+
+export interface Counts<Labels> {
+  inc(labels: Labels, by?: number): void;
+}
+
+export interface CountsAll {
+  inc(by?: number): void;
+}
+
+export interface Shows {
+  set(value: number): void;
+}
+
+export interface Observes {
+  observe(value: number): void;
 }

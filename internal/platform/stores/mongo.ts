@@ -1,12 +1,8 @@
 /** MongoDB clients whose writes are durable, and bulk writes that end in time. */
+import { channel } from 'node:diagnostics_channel';
+import type { Socket } from 'node:net';
+import { nextTick } from 'node:process';
 import { SpanKind, type Attributes } from '@opentelemetry/api';
-import '../http/closed-sockets.ts';
-import { contactReason } from './contact-failure.ts';
-import { DeadlineError, withDeadline } from '../process/deadline.ts';
-import { defined } from '../process/defined.ts';
-import { isLoopback } from '../http/networks.ts';
-import { NewerVersionError } from './newer-version.ts';
-import type { NamedSpan } from '../process/tracing.ts';
 import {
   MongoClient,
   MongoServerError,
@@ -15,6 +11,11 @@ import {
   type Document,
   type MongoClientOptions,
 } from 'mongodb';
+import { contactReason } from './contact-failure.ts';
+import { isLoopback } from '../http/networks.ts';
+import { DeadlineError, withDeadline } from '../process/deadline.ts';
+import { defined } from '../process/defined.ts';
+import type { NamedSpan } from '../process/tracing.ts';
 
 /** The driver would wait 30 s. */
 const SERVER_SELECTION_TIMEOUT_MS = 2_000;
@@ -274,4 +275,48 @@ export function databaseSpan(
       ...attributes,
     },
   };
+}
+
+/**
+ * A newer version stored it in a form that this one may not guess. What is stored says in `schema`
+ * which versions may read it; without it, it is of schema 1.
+ */
+export class NewerVersionError extends Error {
+  override readonly name = 'NewerVersionError';
+
+  constructor(what: string) {
+    super(`a newer version stored ${what} in a form that this one does not know: upgrade it`);
+  }
+}
+
+/** The condition of a query that finds what `refuseNewer` refuses. */
+export const newerThan = (known: number) => ({ schema: { $gt: known } });
+
+/** Throws `NewerVersionError`. */
+export function refuseNewer(
+  what: string,
+  { schema = 1 }: { readonly schema?: number },
+  known: number,
+): void {
+  if (schema > known) throw new NewerVersionError(what);
+}
+
+/*
+ * On import: emits `drain` on each client socket that closes, so that no write waits forever.
+ *
+ * The MongoDB driver (7.8) waits for `drain` after `write` returns false, even if the socket
+ * closes. `write` also returns false on a destroyed socket that has not emitted `close` yet. A
+ * health check on it would never return, and the process would answer 500 until it ends.
+ */
+/** Jest loads a module again for each test file; the mark prevents a second subscription. */
+const WAKES = Symbol.for('partner-ingest.wakes-on-close');
+
+const sockets: ReturnType<typeof channel> & { [WAKES]?: true } = channel('net.client.socket');
+if (sockets[WAKES] !== true) {
+  sockets[WAKES] = true;
+  sockets.subscribe((message) => {
+    const { socket } = message as { readonly socket: Socket };
+    // The driver's own listeners of `close` run first and mark the connection closed.
+    socket.once('close', () => nextTick(() => socket.emit('drain')));
+  });
 }

@@ -1,6 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { decideOnCreation, type Holder } from './decide.ts';
-import { reasonsForPartner } from './reasons.ts';
+import { decideOnCreation, reasonsForPartner, type Holder } from './reasons.ts';
 
 const shownTo = (holders: readonly Holder[]): unknown[] => {
   const decision = decideOnCreation({ kind: 'taken', holders });
