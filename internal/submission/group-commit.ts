@@ -14,6 +14,7 @@ import { inSpans } from '../platform/process/tracing.ts';
 import {
   databaseSpan,
   isDuplicateKey,
+  isLockConflict,
   type WriteReply,
   writeTogether,
 } from '../platform/stores/mongo.ts';
@@ -76,6 +77,8 @@ interface GroupCommitMetrics {
 }
 /** An estimate without the body. */
 const RECORD_OVERHEAD_BYTES = 700;
+/** A deadlock that the database ended, or a key that became free, costs a further one. */
+const SENDS_AT_MOST = 3;
 /** An answer may be this late. */
 const SWEEP_MS = 20;
 
@@ -83,6 +86,7 @@ const STORED: CommitResult = { kind: 'stored' };
 const NOT_DURABLE: CommitResult = { kind: 'in_doubt', reason: 'write_concern' };
 const WITHDRAWALS_PENDING: CommitResult = { kind: 'not_stored', reason: 'withdrawals_pending' };
 const NO_ROOM: CommitResult = { kind: 'not_stored', reason: 'no_room' };
+const WRITE_ERROR: CommitResult = { kind: 'in_doubt', reason: 'write_error' };
 /** No two requests have one id. */
 const ID_TAKEN: CommitResult = { kind: 'in_doubt', reason: 'id_taken' };
 const TIMED_OUT_WAITING: CommitResult = { kind: 'not_stored', reason: 'timed_out_waiting' };
@@ -114,7 +118,7 @@ export class GroupCommit {
     this.#batcher = newBatcher(
       tools.limits.maxInFlight,
       () => this.#takeBatch(),
-      (batch) => this.#send(inKeyOrder(batch), { again: true }),
+      (batch) => this.#send(inKeyOrder(batch)),
     );
   }
 
@@ -189,7 +193,7 @@ export class GroupCommit {
     return Math.min(Math.max(leastMs, timesLastInsert * insertMs), mostShare * timeoutMs);
   }
 
-  async #send(batch: readonly Entry[], options: { readonly again: boolean }): Promise<void> {
+  async #send(batch: readonly Entry[], sends = 1): Promise<void> {
     const { timeoutMs, clock, metrics } = this.#tools;
     const sentAt = clock.monotonicMs();
     metrics.batchDocuments.observe(batch.length);
@@ -204,7 +208,7 @@ export class GroupCommit {
       );
       this.#insertMs = clock.monotonicMs() - sentAt;
       metrics.commitSeconds.observe(this.#insertMs / 1_000);
-      await this.#settleAnswered(batch, reply, options);
+      await this.#settleAnswered(batch, reply, sends);
     } catch (error) {
       const isSent = wasSent(error);
       if (isSent) this.#insertMs = clock.monotonicMs() - sentAt;
@@ -218,7 +222,7 @@ export class GroupCommit {
   async #settleAnswered(
     batch: readonly Entry[],
     { n, writeErrors, durable }: WriteReply,
-    options: { readonly again: boolean },
+    sends: number,
   ): Promise<void> {
     if (n + writeErrors.length !== batch.length) {
       for (const entry of batch) entry.settle({ kind: 'in_doubt', reason: 'counts_differ' });
@@ -226,28 +230,36 @@ export class GroupCommit {
     }
     const failedAt = new Map(writeErrors.map((writeError) => [writeError.index, writeError]));
     const keyed: Entry[] = [];
+    /** What may still be stored, and what it is told otherwise. */
+    const open = new Map<Entry, CommitResult>();
     for (const [index, entry] of batch.entries()) {
       const failure = failedAt.get(index);
       if (failure === undefined) entry.settle(durable ? STORED : NOT_DURABLE);
-      else if (!isDuplicateKey(failure)) entry.settle({ kind: 'in_doubt', reason: 'write_error' });
+      else if (isLockConflict(failure)) open.set(entry, WRITE_ERROR);
+      else if (!isDuplicateKey(failure)) entry.settle(WRITE_ERROR);
       else if (entry.record.idempotencyDigest === undefined) entry.settle(ID_TAKEN);
       else keyed.push(entry);
     }
-    await this.#settleKeyed(keyed, options);
+    for (const entry of await this.#settleKeyed(keyed)) open.set(entry, ID_TAKEN);
+    const mayRepeat = (entry: Entry): boolean => sends < SENDS_AT_MOST && !this.#isLate(entry);
+    const again = [...open.keys()].filter(mayRepeat);
+    for (const entry of again) open.delete(entry);
+    for (const [entry, result] of open) entry.settle(result);
+    if (again.length > 0) await this.#send(inKeyOrder(again), sends + 1);
   }
 
-  /** The duplicate is the key or, if no record has that key, the `_id`. */
-  async #settleKeyed(
-    keyed: readonly Entry[],
-    { again }: { readonly again: boolean },
-  ): Promise<void> {
+  /**
+   * The duplicate is the key or, if no record has that key, the `_id`. Returns those whose key is
+   * free, because the first record was withdrawn.
+   */
+  async #settleKeyed(keyed: readonly Entry[]): Promise<Entry[]> {
     const entries: Entry[] = [];
     for (const entry of keyed) {
       // Its answer is a 500, after which the first record must not be adopted.
       if (this.#isLate(entry)) entry.settle({ kind: 'in_doubt', reason: 'timed_out_sent' });
       else entries.push(entry);
     }
-    if (entries.length === 0) return;
+    if (entries.length === 0) return [];
     for (const entry of entries) entry.adopting = true;
     const free: Entry[] = [];
     try {
@@ -261,11 +273,8 @@ export class GroupCommit {
     } catch {
       for (const entry of entries) entry.settle({ kind: 'unknown', reason: 'no_answer' });
     }
-    const inTime = again ? free.filter((entry) => !this.#isLate(entry)) : [];
-    for (const entry of inTime) entry.adopting = false;
-    for (const entry of free) if (!inTime.includes(entry)) entry.settle(ID_TAKEN);
-    // The first record was withdrawn, so its key is free.
-    if (inTime.length > 0) await this.#send(inTime, { again: false });
+    for (const entry of free) entry.adopting = false;
+    return free;
   }
 
   #isLate({ deadline }: Entry): boolean {

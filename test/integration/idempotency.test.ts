@@ -82,6 +82,26 @@ test('a repeat whose adoption is in doubt gets a closed connection', async () =>
   }
 });
 
+test('an insert that lost a deadlock is sent again, so that its request is accepted', async () => {
+  const set = await startReplicaSet(world.stores.mongodbUri);
+  try {
+    const ingest = await world.spawn('ingest', { MONGODB_URI: (await set.door()).url });
+    const [key, body] = [newKey(), newBody()];
+    set.deadlock(SUBMISSIONS, 2);
+    const options = { key: world.key, body, headers: { 'idempotency-key': key } };
+    const first = await send(ingest.url, options);
+    expectAnswer(first, 202, bodies.accepted);
+    expect(await recordsOf([first])).toMatchObject([{ state: 'recorded' }]);
+    // A database that never stores it is told of, and not asked for ever.
+    const inserts = set.commands.get('insert') ?? 0;
+    set.deadlock(SUBMISSIONS, Infinity);
+    expectAnswer(await send(ingest.url, { key: world.key, body }), 500, bodies.internal);
+    expect((set.commands.get('insert') ?? 0) - inserts).toBe(3);
+  } finally {
+    await set.close();
+  }
+});
+
 test('a malformed body is answered 400 and binds no key', async () => {
   const [key, body] = [newKey(), newBody()];
   const malformed = await post(0, key, '[]');

@@ -225,9 +225,8 @@ const CONFLICT_TRIES = 5;
  * Writes to several keys can deadlock; the server ends one, and a retry succeeds. FerretDB says
  * "deadlock detected", MongoDB WriteConflict.
  */
-function isLockConflict(error: unknown): boolean {
-  if (!(error instanceof MongoServerError)) return false;
-  return error.code === WRITE_CONFLICT || error.message.includes('deadlock');
+export function isLockConflict(error: { readonly code?: unknown; readonly errmsg?: unknown }) {
+  return error.code === WRITE_CONFLICT || String(error.errmsg).includes('deadlock');
 }
 
 /** Tries up to five times, so `write` must be idempotent. */
@@ -236,7 +235,8 @@ export async function pastLockConflicts<T>(write: () => Promise<T>): Promise<T> 
     try {
       return await write();
     } catch (error) {
-      if (tries === CONFLICT_TRIES || !isLockConflict(error)) throw error;
+      if (tries === CONFLICT_TRIES || !(error instanceof MongoServerError)) throw error;
+      if (!isLockConflict({ code: error.code, errmsg: error.message })) throw error;
     }
   }
 }

@@ -50,6 +50,7 @@ export class ReplicaSet {
   readonly #members: Member[] = [];
   readonly #processes = Array.from({ length: MEMBERS }, () => new ObjectId());
   readonly #written = new Map<string, Promise<Buffer>>();
+  readonly #deadlocks = new Map<string, number>();
   readonly #refusals = new Map<string, Document & { readonly collection: string | undefined }>();
   readonly #holds = new Map<string, number>();
   readonly #insertDelays = new Map<string, number>();
@@ -155,6 +156,11 @@ export class ReplicaSet {
     else this.#refusals.set(command, { ok: 0, errmsg: error.codeName, ...error, collection });
   }
 
+  /** The next inserts into this collection, so many, end as victims of a deadlock: without effect. */
+  deadlock(collection: string, inserts: number): void {
+    this.#deadlocks.set(collection, inserts);
+  }
+
   async close(): Promise<void> {
     this.#stall?.resolve('interrupted');
     await Promise.all(this.#members.map((member) => member.close()));
@@ -222,6 +228,13 @@ export class ReplicaSet {
       (refusal['collection'] ?? request.command[name]) === request.command[name]
     ) {
       return answer({ ...refusal, collection: undefined });
+    }
+    const deadlocks = (name === 'insert' && this.#deadlocks.get(request.command['insert'])) || 0;
+    if (deadlocks > 0) {
+      this.#deadlocks.set(request.command['insert'], deadlocks - 1);
+      const documents = request.command['documents'] as readonly unknown[];
+      const writeErrors = documents.map((_, index) => ({ ...DEADLOCK, index }));
+      return answer({ ok: 1, n: 0, writeErrors });
     }
     const delayMs = name === 'insert' ? this.#insertDelays.get(request.command['insert']) : 0;
     if (delayMs) return answer(await this.#insertLate(request.command, delayMs));
@@ -313,6 +326,8 @@ export class ReplicaSet {
 }
 
 // Answers that members of a replica set give without the store.
+
+const DEADLOCK = { code: 112, errmsg: 'WriteConflict' };
 
 const SET_NAME = 'rs0';
 const MAX_WIRE_VERSION = 21;
