@@ -272,6 +272,9 @@ export function openMail(
     log,
   });
   closers.add('mail gate', () => mailGate.close());
+  warnings.push(() =>
+    mailGate.isSilent ? [`Relay at ${at}: it has answered no e-mail for 30 s`] : [],
+  );
   void mailGate.greet();
   return { mailer, mailGate };
 }

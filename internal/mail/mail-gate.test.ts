@@ -2,9 +2,8 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
 import { createLogger } from '../platform/process/log.ts';
 import { newRandom } from '../../test/support/random.ts';
-import { MailGate, type MailGateOptions, HELD_MS } from './mail-gate.ts';
+import { HELD_MS, MailGate, type MailGateOptions, REST_MS, SILENT_MS } from './mail-gate.ts';
 import { refusalOf, type HandOver, type Outage } from './relay-answers.ts';
-import { REST_MS } from './mail-gate.ts';
 
 beforeEach(() => void jest.useFakeTimers());
 afterEach(() => void jest.useRealTimers());
@@ -66,7 +65,7 @@ function scene(options: Partial<MailGateOptions> = {}) {
   return { gate, mail, passes, told, inHand: () => inHand, begun: () => begun };
 }
 
-const SILENT_MS = 600_000;
+const NEVER_MS = 600_000;
 const QUICK_MS = 50;
 test.each([2, 3, 4, 32, 1_000].flatMap((places) => [1, 2, 5, 40].map((slow) => [places, slow])))(
   'with %d places, silent recipients of %d partners delay no other by more than a place is held',
@@ -76,7 +75,7 @@ test.each([2, 3, 4, 32, 1_000].flatMap((places) => [1, 2, 5, 40].map((slow) => [
     const adversaries = Array.from({ length: slow }, (_, n) => `slow${n}`);
     for (const partner of adversaries)
       for (let n = 0; n < Math.min(200, 3 * places); n += 1)
-        void mail(partner, random.chance(0.1) ? random.between(QUICK_MS, 30_000) : SILENT_MS);
+        void mail(partner, random.chance(0.1) ? random.between(QUICK_MS, 30_000) : NEVER_MS);
     // In the first round no partner is known as slow or quick.
     await passes(HELD_MS * (1 + Math.ceil(slow / places)));
     for (let round = 0; round < 10; round += 1) {
@@ -96,9 +95,28 @@ test.each([2, 3, 4, 32, 1_000].flatMap((places) => [1, 2, 5, 40].map((slow) => [
   },
 );
 
+test('a relay that answers no e-mail is told of, until it answers one', async () => {
+  const { mail, passes, gate } = scene();
+  void mail('one', 2 * SILENT_MS);
+  await passes(SILENT_MS - 1);
+  expect(gate.isSilent).toBe(false);
+  await passes(1);
+  expect(gate.isSilent).toBe(true);
+  void mail('other', QUICK_MS);
+  await passes(QUICK_MS);
+  expect(gate.isSilent).toBe(false);
+  // While it answers others, one silent recipient is no fault of the relay.
+  void mail('third', 2 * SILENT_MS);
+  await passes(QUICK_MS);
+  void mail('other', QUICK_MS);
+  await passes(SILENT_MS);
+  expect(gate.isSilent).toBe(false);
+  gate.close();
+});
+
 test('a slow partner is served in turn beside the backlog of another', async () => {
   const { mail, passes, gate } = scene({ places: 2 });
-  void mail('slow', SILENT_MS);
+  void mail('slow', NEVER_MS);
   await passes(HELD_MS);
   for (let n = 0; n < 500; n += 1) void mail('bulk', QUICK_MS);
   let tookMs = Infinity;

@@ -16,6 +16,8 @@ import type { HandOver, Outage, PauseReason } from './relay-answers.ts';
 
 /** An e-mail holds its place this long; most relays answer within a second. */
 export const HELD_MS = 2_000;
+/** A relay that answers no e-mail for so long is told of, before its sessions end by their time-outs. */
+export const SILENT_MS = 30_000;
 /** Each keeps a connection, 100 kB with TLS; beyond it only partners without a slow one begin. */
 const SLOW_AT_MOST = 1_000;
 /** Beyond it nobody begins. */
@@ -65,6 +67,11 @@ export class MailGate {
     return this.#breaker.outage?.reason;
   }
 
+  /** The relay has e-mails, and has answered none of them for `SILENT_MS`. */
+  get isSilent(): boolean {
+    return this.#slow > 0 && this.#breaker.isSilent;
+  }
+
   /** E-mails that are handed over without a place. */
   get slow(): number {
     return this.#slow;
@@ -98,7 +105,7 @@ export class MailGate {
     this.#partners.set(partnerId, partner);
     const beganAtMs = clock.monotonicMs();
     let [waits, slow, restMs] = [true, false, 0];
-    let holding: NodeJS.Timeout | undefined;
+    let [holding, patience]: (NodeJS.Timeout | undefined)[] = [];
     this.#waiting += 1;
     this.#hold(partner, 1);
     const endWait = (): void => {
@@ -107,6 +114,8 @@ export class MailGate {
     };
     const becomeSlow = (): void => {
       slow = true;
+      const sinceMs = clock.monotonicMs() - HELD_MS;
+      patience = setTimeout(() => this.#breaker.hearsNothing(sinceMs), SILENT_MS - HELD_MS);
       this.#hold(partner, -1);
       this.#countSlow(partner, 1);
       this.onChange();
@@ -133,6 +142,7 @@ export class MailGate {
       release: () => {
         endWait();
         clearTimeout(holding);
+        clearTimeout(patience);
         if (holding !== undefined) partner.lastWasSlow = slow;
         if (slow || restMs === 0) giveBack();
         else setTimeout(giveBack, restMs);
@@ -196,6 +206,7 @@ export class RelayBreaker {
   #outage: Outage | undefined;
   #failures = 0;
   #tookAtMs = -Infinity;
+  #isSilent = false;
   #resumedAtMs = -Infinity;
 
   constructor(options: BreakerOptions, onChange: () => void) {
@@ -207,6 +218,17 @@ export class RelayBreaker {
     return this.#outage;
   }
 
+  get isSilent(): boolean {
+    return this.#isSilent;
+  }
+
+  /** An e-mail that the relay has had since then is still without an answer. */
+  hearsNothing(sinceMs: number): void {
+    if (this.#isSilent || this.#tookAtMs > sinceMs) return;
+    this.#isSilent = true;
+    this.#options.log.warn('the relay answers no e-mail');
+  }
+
   /** `rest`: the relay refuses this one and takes others, as with too many connections. */
   note(handOver: HandOver, beganAtMs: number): 'mail' | 'relay' | 'rest' {
     const nowMs = this.#options.clock.monotonicMs();
@@ -215,6 +237,7 @@ export class RelayBreaker {
       // Whatever became of the mail, the relay took our sender.
       if (!['aborted', 'unreachable'].includes(handOver.result)) {
         this.#tookAtMs = nowMs;
+        this.#isSilent = false;
         this.#failures = 0;
       }
       return 'mail';

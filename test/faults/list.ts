@@ -65,7 +65,7 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   'ingest-choked': { raises: [alert('EventLoopLag')] },
   'ingest-frozen': { raises: [alert('WithdrawalsFailed')], may: [PENDING, SLOWLY, FAST] },
   'processor-frozen': { raises: [], allows: ['second_mail', 'dead_letter'] },
-  'keys-unreadable': { raises: [alert('KeysStale')], may: [FAILING] },
+  'keys-unreadable': { raises: [alert('KeysStale'), alert('SecretProblems')], may: [FAILING] },
   'empty-key': { raises: [alert('SecretProblems')] },
   'keys-emptied': { raises: [alert('SecretProblems')] },
   'keys-guessed': { raises: [] },

@@ -24,7 +24,7 @@ const READY_TIMEOUT_MS = 1_000;
 /** The pods are read without a database that hangs. */
 const STORED_TIMEOUT_MS = 1_000;
 
-/** Returns what Now says, without its numbers. */
+/** Returns what Now says, without its numbers but for the status of an answer. */
 export function nowOf({ db, slots }: ChaosWorld): () => Promise<readonly string[]> {
   const clock = { now: () => new Date(), monotonicMs: () => performance.now() };
   const activity = new Activity(clock.now());
@@ -56,7 +56,7 @@ export function nowOf({ db, slots }: ChaosWorld): () => Promise<readonly string[
       clock.now(),
     );
     const { problems } = nowView(activity, clock.now());
-    return problems.map(({ what }) => what.replaceAll(/\d+/g, 'N'));
+    return problems.map(({ what }) => what.replaceAll(/(?<!answered )\b\d+/g, 'N'));
   };
 }
 

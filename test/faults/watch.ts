@@ -19,6 +19,8 @@ import type { ChaosWorld, Slot } from './world.ts';
 const EVERY_SECONDS = 1;
 const POLL_MS = 250;
 const NOW_EVERY_MS = 1_000;
+/** Some values begin again at each scrape, which here is each second. */
+const COMMAND_TRIES = 3;
 /** Long enough for an expired claim and three attempts at a mail. */
 const FIRE_TIMEOUT_MS = 150_000;
 const RESOLVE_TIMEOUT_MS = 150_000;
@@ -171,8 +173,11 @@ function untilAlarm(
       fired.set(name, seconds(injectedAt));
       if (!raises.includes(name)) continue;
       heldAfter[name] = (since.getTime() - injectedDate) / 1_000;
-      const told = await firstCommand(name, labels['pod'] ?? '', world, folder);
-      const own = told.find((line) => before.lines.get(name)?.has(line) === false);
+      let own: string | undefined;
+      for (let tries = 0; own === undefined && tries < COMMAND_TRIES; tries += 1) {
+        const told = await firstCommand(name, labels['pod'] ?? '', world, folder);
+        own = told.find((line) => before.lines.get(name)?.has(line) === false);
+      }
       found[name] = own !== undefined;
       log(
         `  ${name}, ${over.signal.aborted ? 'after' : 'during'} the fault: ${own?.slice(0, 200) ?? 'no line'}`,

@@ -92,7 +92,7 @@ test('an insert that lost a deadlock is sent again, so that its request is accep
     const first = await send(ingest.url, options);
     expectAnswer(first, 202, bodies.accepted);
     expect(await recordsOf([first])).toMatchObject([{ state: 'recorded' }]);
-    // A database that never stores it is told of, and not asked for ever.
+    // A database that never stores it is told of, and not asked without end.
     const inserts = set.commands.get('insert') ?? 0;
     set.deadlock(SUBMISSIONS, Infinity);
     expectAnswer(await send(ingest.url, { key: world.key, body }), 500, bodies.internal);

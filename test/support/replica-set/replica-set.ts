@@ -156,7 +156,7 @@ export class ReplicaSet {
     else this.#refusals.set(command, { ok: 0, errmsg: error.codeName, ...error, collection });
   }
 
-  /** The next inserts into this collection, so many, end as victims of a deadlock: without effect. */
+  /** That number of inserts into this collection end as victims of a deadlock: without effect. */
   deadlock(collection: string, inserts: number): void {
     this.#deadlocks.set(collection, inserts);
   }
