@@ -74,7 +74,8 @@ export class KeyStore {
   }
 
   async touch(hashes: readonly string[], lastUsedAt: Date): Promise<void> {
-    const updates = hashes.map((_id) => ({
+    // All processes write in one order, which prevents most deadlocks.
+    const updates = hashes.toSorted().map((_id) => ({
       updateOne: { filter: { _id }, update: { $max: { lastUsedAt } }, upsert: true },
     }));
     await this.#uses.bulkWrite(updates, { ordered: false });

@@ -6,7 +6,7 @@ import type { Collection, Db } from 'mongodb';
 import { DAY_MS, later, type Clock } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
 import type { Loop, Loops } from '../platform/process/loop.ts';
-import { writeTogether } from '../platform/stores/mongo.ts';
+import { type WriteReply, writeTogether } from '../platform/stores/mongo.ts';
 
 /**
  * How many addresses each window, status and process counts one by one; further ones share one
@@ -21,6 +21,7 @@ const IDS_TOGETHER = 4_000;
 const REFUSED_WINDOW_MS = 60_000;
 const OVER_LIMIT_FLUSH_MS = 5_000;
 const OVER_LIMIT_FAILS_AFTER_MS = 60_000;
+const WRITE_TRIES = 5;
 
 export const RATE_LIMITED = 'rate_limited';
 
@@ -141,13 +142,23 @@ export class OverLimitRecorder {
     await this.#write();
   }
 
-  /** Counts that cannot be written are lost. */
+  /** Counts that cannot be written are lost, and the round fails. */
   async #write(): Promise<void> {
-    if (this.#counted.size === 0) return;
-    const counted = this.#counted;
+    // All processes write in one order, which prevents most deadlocks.
+    const counted = [...this.#counted].toSorted(([one], [other]) => (one < other ? -1 : 1));
     this.#counted = new Map();
-    await writeTogether(this.#collection, {
-      updates: [...counted].map(([_id, { of, count, limits, requestIds }]) => ({
+    for (let [tries, left] = [1, counted]; left.length > 0; tries += 1) {
+      const { writeErrors } = await this.#add(left);
+      left = writeErrors.map(({ index }) => left[index]!);
+      if (tries === WRITE_TRIES && left.length > 0)
+        throw new Error(`${left.length} counts were not written: code ${writeErrors[0]?.code}`);
+    }
+  }
+
+  /** What failed had no effect: another process made the same count, or won a deadlock. */
+  #add(counted: readonly (readonly [string, Counted])[]): Promise<WriteReply> {
+    return writeTogether(this.#collection, {
+      updates: counted.map(([_id, { of, count, limits, requestIds }]) => ({
         q: { _id },
         u: {
           $inc: { count },
