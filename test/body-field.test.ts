@@ -14,7 +14,7 @@ const phone = {
 Object.assign(bodyFields, { phone });
 // What is built from the table when it is loaded comes after the row.
 const { parseApplication } = await import('../internal/application/parse-application.ts');
-const { maskText } = await import('../internal/view/words.ts');
+const { maskText } = await import('../internal/view/mask.ts');
 const { recordJson } = await import('../internal/view/record.ts');
 const { openApiDocument } = await import('../internal/ingest/contract.ts');
 const { namedAsSent, normalizedApplicant, sampleApplication } =

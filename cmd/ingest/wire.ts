@@ -34,7 +34,7 @@ import { OverLimitRecorder } from '../../internal/submission/over-limit.ts';
 import { StatusReader } from '../../internal/submission/status-reader.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';
 import { createIngestMetrics, type IngestMetrics } from '../../internal/telemetry/metrics.ts';
-import { PartnerLabels } from '../../internal/telemetry/definition.ts';
+import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 
 /** Listens before readiness, which needs the indexes and the keys. */
 export async function startIngest(config: ConfigOf<'ingest'>, tools: ProcessTools) {

@@ -4,7 +4,8 @@ import { Registry } from 'prom-client';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { accountIndexes } from '../../internal/account/account.ts';
 import { LedgerStore } from '../../internal/account/mail-ledger.ts';
-import { MailGate, MailPace, PACE_TIMEOUT_MS, SLOW_IN_ALL } from '../../internal/mail/mail-gate.ts';
+import { MailGate, SLOW_IN_ALL } from '../../internal/mail/mail-gate.ts';
+import { MailPace, PACE_TIMEOUT_MS } from '../../internal/mail/mail-pace.ts';
 import { createMailer, testMailer } from '../../internal/mail/mailer.ts';
 import type { Outage } from '../../internal/mail/relay-answers.ts';
 import { type Relay, relayOf } from '../../internal/mail/relay.ts';
@@ -44,7 +45,7 @@ import { submissionIndexes } from '../../internal/submission/submission.ts';
 import { reportLateBounces } from '../../internal/submission/operator-moves.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { createProcessorMetrics, type ProcessorMetrics } from '../../internal/telemetry/metrics.ts';
-import { PartnerLabels } from '../../internal/telemetry/definition.ts';
+import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 import { trailIndexes } from '../../internal/trail/trail.ts';
 
 const UNKNOWN_EVERY_MS = 60_000;

@@ -5,7 +5,7 @@ import { KEY_ID_LENGTH } from '../partner/api-key.ts';
 import { isPartnerId } from '../partner/key-secret.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import type { Reads } from '../view/reads.ts';
-import { fields, text, TEXT_MAX, when } from '../view/search.ts';
+import { fields, text, TEXT_MAX, when } from '../view/search-fields.ts';
 
 export const EXIT = {
   ok: 0,

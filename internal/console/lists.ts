@@ -9,7 +9,8 @@ import { printable } from '../platform/process/terminal.ts';
 import { states } from '../submission/states.ts';
 import type { Search } from '../submission/support-queries.ts';
 import type { Reads } from '../view/reads.ts';
-import { listFields, namesSomebody, rowOf, typed, when, type FoundRow } from '../view/search.ts';
+import { rowOf, type FoundRow } from '../view/search.ts';
+import { listFields, namesSomebody, typed, when } from '../view/search-fields.ts';
 import { LIMITED } from './sign-in.ts';
 
 export const LIST_PAGE = 50;

@@ -20,7 +20,7 @@ import { tookTooLong } from '../platform/stores/mongo-read.ts';
 import { cardOf, type State } from '../submission/states.ts';
 import type { About } from '../view/order-words.ts';
 import { keysView, OPEN_COUNTED } from '../view/partners.ts';
-import { WHY_MAX } from '../view/search.ts';
+import { WHY_MAX } from '../view/search-fields.ts';
 import { filledIn } from './routes.ts';
 import { LIMITED, type ConsolePerson } from './sign-in.ts';
 

@@ -12,16 +12,8 @@ import { keysView, partnersView, reactivation, secretsOf } from '../view/partner
 import { COUNTED_WITHIN_MS, periods, periodView } from '../view/period.ts';
 import type { Reads } from '../view/reads.ts';
 import { requestView } from '../view/request.ts';
-import {
-  deadLettersView,
-  fields,
-  rowOf,
-  searchInWords,
-  text,
-  typed,
-  when,
-  WHY_MAX,
-} from '../view/search.ts';
+import { deadLettersView, rowOf, searchInWords } from '../view/search.ts';
+import { fields, text, typed, when, WHY_MAX } from '../view/search-fields.ts';
 import { answersOf, type Activity } from './activity.ts';
 import { addRequestLists, addressOf, inTurns, listOf, type InTurn } from './lists.ts';
 import { nowView } from './now.ts';

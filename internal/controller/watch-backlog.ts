@@ -7,7 +7,7 @@ import { jobStates, type JobState } from '../queue/job.ts';
 import { readBacklog, readPartnerBacklog, type Backlog } from '../submission/due-work.ts';
 import { backlogStates, openStates } from '../submission/states.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
-import { PartnerLabels } from '../telemetry/definition.ts';
+import { PartnerLabels } from '../telemetry/partner-labels.ts';
 import type { LeaderLoop } from './leadership.ts';
 
 const MS_PER_SECOND = 1_000;

@@ -13,7 +13,7 @@ import {
   traceparentOf,
 } from '../platform/process/tracing.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
-import type { PartnerLabels } from '../telemetry/definition.ts';
+import type { PartnerLabels } from '../telemetry/partner-labels.ts';
 import { keyIn } from './authenticate.ts';
 import {
   findClient,

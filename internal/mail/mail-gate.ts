@@ -1,6 +1,6 @@
 /**
  * Decides when the next e-mail may begin, and of which partner: the relay takes mail
- * (`RelayBreaker`), a place is free, and the common pace allows it (`MailPace`).
+ * (`RelayBreaker`), a place is free, and the common pace allows it (mail-pace.ts).
  *
  * An e-mail holds its place for two seconds at most. Then it is slow: it gives the place back and
  * keeps its connection. A partner is slow while one of its e-mails is, and until one ends in time.
@@ -9,9 +9,9 @@
  * e-mail by two seconds at most, however many they are.
  */
 import type { Clock } from '../platform/process/clock.ts';
-import { backoffMs, pause, withDeadline } from '../platform/process/deadline.ts';
+import { backoffMs, pause } from '../platform/process/deadline.ts';
 import type { Logger } from '../platform/process/log.ts';
-import type { RedisClient } from '../platform/stores/redis.ts';
+import type { MailPace } from './mail-pace.ts';
 import type { HandOver, Outage, PauseReason } from './relay-answers.ts';
 
 /** An e-mail holds its place this long; most relays answer within a second. */
@@ -176,21 +176,12 @@ function isSlow({ slow, lastWasSlow }: Partner): boolean {
   return slow > 0 || lastWasSlow;
 }
 
-/*
- * Stops all mail while the relay takes none: it is unreachable, refuses our login or sender, or has
- * no capacity before it knows the recipient.
- *
- * The mailer's probe asks just that, up to MAIL FROM. So a pause ends without an e-mail, and no
- * recipient's server has a say in it. Probes follow after 250 ms, doubling to 15 s; the wait starts
- * again at 250 ms once the relay has taken an e-mail.
- */
-
 /** The place of an e-mail that the relay has no capacity for, while it takes others. */
 export const REST_MS = 1_000;
 /** At most 15 s with its jitter. */
 const PROBE_BACKOFF = { firstMs: 250, capMs: 12_500 } as const;
 
-export interface BreakerOptions {
+interface BreakerOptions {
   /** Never rejects. */
   probe(): Promise<Outage | undefined>;
   /** Called for each failed probe too. */
@@ -199,7 +190,15 @@ export interface BreakerOptions {
   readonly log: Logger;
 }
 
-export class RelayBreaker {
+/**
+ * Stops all mail while the relay takes none: it is unreachable, refuses our login or sender, or has
+ * no capacity before it knows the recipient.
+ *
+ * The mailer's probe asks just that, up to MAIL FROM. So a pause ends without an e-mail, and no
+ * recipient's server has a say in it. Probes follow after 250 ms, doubling to 15 s; the wait starts
+ * again at 250 ms once the relay has taken an e-mail.
+ */
+class RelayBreaker {
   readonly #options: BreakerOptions;
   readonly #onChange: () => void;
   readonly #stop = new AbortController();
@@ -282,83 +281,5 @@ export class RelayBreaker {
     this.#resumedAtMs = clock.monotonicMs();
     log.info('the relay takes mail again');
     this.#onChange();
-  }
-}
-
-/*
- * The pace of MAIL_PER_SECOND, kept by all processors together: each e-mail reserves the next free
- * moment in Redis. While Redis is away, each process keeps its share.
- */
-
-/** After this, the process keeps the pace on its own for a second. */
-export const PACE_TIMEOUT_MS = 100;
-const PACE_ALONE_MS = 1_000;
-/** With one e-mail a second, some sixty processes wait so long for each other. */
-const PACE_LONGEST_WAIT_MS = 60_000;
-
-const PACE_KEY = 'partner-ingest:mail-pace';
-const SECOND_MS = 1_000;
-/**
- * Times are whole microseconds of Redis' clock. A moment beyond the longest wait comes from a clock
- * that was ahead before a failover.
- */
-const RESERVE = `
-  local time = redis.call('TIME')
-  local now = time[1] * 1000000 + time[2]
-  local at = tonumber(redis.call('GET', KEYS[1]) or 0)
-  if at < now or at > now + tonumber(ARGV[2]) then at = now end
-  redis.call('SET', KEYS[1], at + ARGV[1], 'PX', ARGV[2] / 1000)
-  return at - now
-`;
-type ReservingRedis = RedisClient & {
-  partnerIngestReserveMail(key: string, everyUs: number, longestUs: number): Promise<number>;
-};
-
-interface PaceOptions {
-  readonly perSecond: number;
-  /** Those that share the pace. */
-  readonly processes: number;
-  readonly redis: RedisClient;
-  readonly clock: Pick<Clock, 'monotonicMs'>;
-}
-
-export class MailPace {
-  readonly #options: PaceOptions;
-  readonly #everyMs: number;
-  #nextAtMs = 0;
-  #aloneUntilMs = -Infinity;
-  /** E-mails that wait for their moment in one process: enough to miss none. */
-  readonly waitingAtMost: number;
-
-  constructor(options: PaceOptions) {
-    this.#options = options;
-    this.#everyMs = SECOND_MS / options.perSecond;
-    this.waitingAtMost = Math.ceil(options.perSecond / 10);
-    const command = { lua: RESERVE, numberOfKeys: 1 };
-    options.redis.defineCommand('partnerIngestReserveMail', command);
-  }
-
-  /** Reserves a moment; returns the milliseconds until then. Never rejects. */
-  async reserve(): Promise<number> {
-    const { redis, clock } = this.#options;
-    if (clock.monotonicMs() >= this.#aloneUntilMs) {
-      const asked = (redis as ReservingRedis).partnerIngestReserveMail(
-        PACE_KEY,
-        Math.ceil(this.#everyMs * 1_000),
-        PACE_LONGEST_WAIT_MS * 1_000,
-      );
-      const waitUs = await withDeadline(asked, PACE_TIMEOUT_MS, 'the pace').catch(() => undefined);
-      if (waitUs !== undefined) return waitUs / 1_000;
-    }
-    return this.#reserveAlone();
-  }
-
-  #reserveAlone(): number {
-    const { clock, processes } = this.#options;
-    const nowMs = clock.monotonicMs();
-    if (nowMs >= this.#aloneUntilMs) this.#aloneUntilMs = nowMs + PACE_ALONE_MS;
-    const atMs = Math.max(nowMs, this.#nextAtMs);
-    this.#nextAtMs = atMs + this.#everyMs * processes;
-    return atMs - nowMs;
   }
 }

@@ -16,7 +16,7 @@ import { OperatorMoves } from '../submission/operator-moves.ts';
 import { SupportQueries } from '../submission/support-queries.ts';
 import type { About, Shown, Words } from '../view/order-words.ts';
 import type { Plan } from '../view/plans.ts';
-import { text, WHY_MAX } from '../view/search.ts';
+import { text, WHY_MAX } from '../view/search-fields.ts';
 
 /** What orders read and write, beside the trail, which has the person's name. */
 export function storesOf(tools: MoveTools) {

@@ -21,7 +21,7 @@ import type { OpenState } from '../submission/states.ts';
 import type { OpenRecord, SubmissionRecord } from '../submission/submission.ts';
 import type { Changes, Position, WorkerMoves } from '../submission/worker-moves.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
-import type { PartnerLabels } from '../telemetry/definition.ts';
+import type { PartnerLabels } from '../telemetry/partner-labels.ts';
 
 export const stepOf = {
   recorded: 'account',

@@ -1,6 +1,6 @@
 /** Sends hints together in the background; processors find the records of lost hints by `dueAt`. */
 import { pause } from '../platform/process/deadline.ts';
-import type { Counts } from '../platform/process/registry.ts';
+import type { LabelledCounter } from '../platform/process/registry.ts';
 import type { HintSender } from './enqueue.ts';
 import type { Hint } from './job.ts';
 
@@ -16,7 +16,7 @@ interface OutboxOptions {
   readonly sender: Pick<HintSender, 'send'>;
   /** Takes hints that could not be sent; must end in bounded time. */
   readonly otherwise?: (hints: readonly Hint[]) => Promise<void>;
-  readonly results: Counts<{ readonly result: HintResult }>;
+  readonly results: LabelledCounter<{ readonly result: HintResult }>;
 }
 
 export class HintOutbox {

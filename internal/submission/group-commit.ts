@@ -9,7 +9,7 @@ import { Turns } from '../fair/turns.ts';
 import { ownerName } from '../partner/key-terms.ts';
 import { type Batcher, newBatcher } from '../platform/process/batcher.ts';
 import type { Clock } from '../platform/process/clock.ts';
-import type { Observes, Shows } from '../platform/process/registry.ts';
+import type { PlainHistogram, PlainGauge } from '../platform/process/registry.ts';
 import { inSpans } from '../platform/process/tracing.ts';
 import {
   databaseSpan,
@@ -71,9 +71,9 @@ interface Entry {
 }
 
 interface GroupCommitMetrics {
-  readonly batchDocuments: Observes;
-  readonly commitSeconds: Observes;
-  readonly waitingDocuments: Shows;
+  readonly batchDocuments: PlainHistogram;
+  readonly commitSeconds: PlainHistogram;
+  readonly waitingDocuments: PlainGauge;
 }
 /** An estimate without the body. */
 const RECORD_OVERHEAD_BYTES = 700;

@@ -13,7 +13,7 @@ import type { Logger } from '../platform/process/log.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
 import { writeTogether, type WriteReply } from '../platform/stores/mongo.ts';
 import { traceFields } from '../platform/process/tracing.ts';
-import type { Counts, Shows } from '../platform/process/registry.ts';
+import type { LabelledCounter, PlainGauge } from '../platform/process/registry.ts';
 import { moveOf, type MoveTools, type MoveWrite } from './move-of.ts';
 import { nextState } from './states.ts';
 import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
@@ -31,8 +31,8 @@ const WITHDRAWAL_RETRY = { firstMs: 250, capMs: 2_000 } as const;
 export const withdrawalResults = ['withdrawn', 'adopted', 'too_late', 'abandoned'] as const;
 
 interface WithdrawalMetrics {
-  readonly withdrawals: Counts<{ readonly result: (typeof withdrawalResults)[number] }>;
-  readonly withdrawalsPending: Shows;
+  readonly withdrawals: LabelledCounter<{ readonly result: (typeof withdrawalResults)[number] }>;
+  readonly withdrawalsPending: PlainGauge;
 }
 
 type Doubtful = Pick<

@@ -110,21 +110,6 @@ export function valuesOf<Series extends Readonly<Record<string, string>>, Key ex
   return [...new Set(series.map((one) => one[key]))];
 }
 
-export const PARTNER_LABELS = 100;
-const OTHER = 'other';
-
-/** Bounds the partners among label values, because each makes a series. */
-export class PartnerLabels {
-  readonly #named = new Set<string>();
-
-  of(partnerId: string): string {
-    if (this.#named.has(partnerId)) return partnerId;
-    if (this.#named.size >= PARTNER_LABELS) return OTHER;
-    this.#named.add(partnerId);
-    return partnerId;
-  }
-}
-
 export const loops = [
   'backlog',
   'audit',

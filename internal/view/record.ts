@@ -4,7 +4,8 @@ import { namedAsSent } from '../application/fields.ts';
 import { parseJsonObject } from '../application/parse-application.ts';
 import { defined } from '../platform/process/defined.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
-import { errorOf, maskApplicant, maskText } from './words.ts';
+import { errorOf } from './words.ts';
+import { maskApplicant, maskText } from './mask.ts';
 
 /** The beginning of a malformed body shows what kind of thing it is. */
 const SENT_SHOWN = 240;

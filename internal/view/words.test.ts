@@ -4,7 +4,8 @@ import type { Account, MailHandOver } from '../account/account.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { FoundSubmission } from './look-up.ts';
 import { nextStep } from './next.ts';
-import { errorOf, maskText } from './words.ts';
+import { errorOf } from './words.ts';
+import { maskText } from './mask.ts';
 import { mailsInWords, timeline } from './timeline.ts';
 
 const START = new Date('2026-11-21T09:00:00Z').getTime();

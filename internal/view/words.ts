@@ -1,6 +1,5 @@
-/** How stored values read on a screen: errors, times in UTC, and personal data masked. */
-import { type Applicant, bodyFields, eachField } from '../application/fields.ts';
-import { duration, printable } from '../platform/process/terminal.ts';
+/** How stored errors and times read on a screen; times are in UTC. */
+import { duration } from '../platform/process/terminal.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { WITH_ERROR } from '../submission/support-queries.ts';
 
@@ -52,25 +51,4 @@ export function utcSeconds(date: Date): string {
 export function fromNow(date: Date, now: Date): string {
   const distance = date.getTime() - now.getTime();
   return distance > 0 ? `in ${duration(distance)}` : `${duration(-distance)} ago`;
-}
-
-/** `reveal` must have been noted in the trail. */
-export function maskApplicant(applicant: Applicant, reveal: boolean): Applicant {
-  return eachField(({ mask }, key) => {
-    const value = applicant[key];
-    return value === undefined || reveal ? value : mask(value);
-  });
-}
-
-const names = Object.values(bodyFields).map(({ name }) => name);
-const shaped = new RegExp(
-  `(?<![\\p{L}\\p{N}])(?:${names.join('|')})(?![\\p{L}\\p{N}])|[\\p{L}\\p{M}]|\\p{N}`,
-  'giu',
-);
-
-/** The shape of any text: our own field names stay, other letters become "x" and digits "9". */
-export function maskText(text: string): string {
-  return printable(text).replaceAll(shaped, (found) =>
-    found.length > 2 ? found : /\p{N}/u.test(found) ? '9' : 'x',
-  );
 }

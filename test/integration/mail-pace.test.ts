@@ -1,6 +1,6 @@
 /** The pace of e-mails that all processors keep together, on a real Redis. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { MailPace, PACE_TIMEOUT_MS } from '../../internal/mail/mail-gate.ts';
+import { MailPace, PACE_TIMEOUT_MS } from '../../internal/mail/mail-pace.ts';
 import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
 import { createRedis, type RedisClient } from '../../internal/platform/stores/redis.ts';

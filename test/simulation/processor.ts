@@ -13,7 +13,7 @@ import type { AttemptTools } from '../../internal/processor/step.ts';
 import type { Clock } from '../../internal/platform/process/clock.ts';
 import { MailGate } from '../../internal/mail/mail-gate.ts';
 import { loadTemplates } from '../../internal/mail/templates.ts';
-import { PartnerLabels } from '../../internal/telemetry/definition.ts';
+import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
 import type { SimProcess } from './scheduler.ts';
 import { noMetric, noMetrics, silent, type World } from './world.ts';
 

@@ -2,7 +2,7 @@
 import { pino } from 'pino';
 import type { Probe } from '../http/admin-server.ts';
 import { withDeadline } from './deadline.ts';
-import type { CountsAll } from './registry.ts';
+import type { PlainCounter } from './registry.ts';
 
 export type Logger = pino.Logger;
 
@@ -24,7 +24,7 @@ const output = {
 };
 
 /** Counts dropped lines from now on. The probe warns while the reader of the log stands still. */
-export function watchLog(lines: CountsAll): Probe {
+export function watchLog(lines: PlainCounter): Probe {
   dropped.count = () => lines.inc();
   return () => {
     if (process.stdout.writableLength < MAX_UNREAD_BYTES) return [];

@@ -7,7 +7,7 @@ import { DatabaseClock } from '../stores/database-clock.ts';
 import { followCredentials, type Credentials } from './follow-credentials.ts';
 import { watchLog, type Logger } from './log.ts';
 import { Loops, type LoopTools } from './loop.ts';
-import type { CountsAll } from './registry.ts';
+import type { PlainCounter } from './registry.ts';
 import { makeFirstContact, type IndexDefinition } from '../stores/mongo-indexes.ts';
 import { createMongo, mongoReason } from '../stores/mongo.ts';
 import { startTracing } from './tracing.ts';
@@ -29,7 +29,7 @@ interface ProcessConfig {
 
 interface ProcessMetrics<Loop extends string> {
   readonly loopFailing: LoopTools<Loop | 'clock' | 'credentials'>['failing'];
-  readonly logLinesDropped: CountsAll;
+  readonly logLinesDropped: PlainCounter;
 }
 
 interface ProcessOptions<Loop extends string, Metrics = unknown> {

@@ -24,18 +24,18 @@ export function createProcessRegistry(component: string): Registry {
   return registry;
 }
 
-export interface Counts<Labels> {
+export interface LabelledCounter<Labels> {
   inc(labels: Labels, by?: number): void;
 }
 
-export interface CountsAll {
+export interface PlainCounter {
   inc(by?: number): void;
 }
 
-export interface Shows {
+export interface PlainGauge {
   set(value: number): void;
 }
 
-export interface Observes {
+export interface PlainHistogram {
   observe(value: number): void;
 }

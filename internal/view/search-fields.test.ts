@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { fields } from './search.ts';
+import { fields } from './search-fields.ts';
 
 test('a name is searched as it was pasted, because its pattern knows what is alike', () => {
   expect(fields.name.parse('㈱テスト')).toBe('㈱テスト');

@@ -1,0 +1,80 @@
+/**
+ * The pace of MAIL_PER_SECOND, kept by all processors together: each e-mail reserves the next free
+ * moment in Redis. While Redis is away, each process keeps its share.
+ */
+import type { Clock } from '../platform/process/clock.ts';
+import { withDeadline } from '../platform/process/deadline.ts';
+import type { RedisClient } from '../platform/stores/redis.ts';
+
+/** After this, the process keeps the pace on its own for a second. */
+export const PACE_TIMEOUT_MS = 100;
+const PACE_ALONE_MS = 1_000;
+/** With one e-mail a second, some sixty processes wait so long for each other. */
+const PACE_LONGEST_WAIT_MS = 60_000;
+
+const KEY = 'partner-ingest:mail-pace';
+const SECOND_MS = 1_000;
+/**
+ * Times are whole microseconds of Redis' clock. A moment beyond the longest wait comes from a clock
+ * that was ahead before a failover.
+ */
+const RESERVE = `
+  local time = redis.call('TIME')
+  local now = time[1] * 1000000 + time[2]
+  local at = tonumber(redis.call('GET', KEYS[1]) or 0)
+  if at < now or at > now + tonumber(ARGV[2]) then at = now end
+  redis.call('SET', KEYS[1], at + ARGV[1], 'PX', ARGV[2] / 1000)
+  return at - now
+`;
+type ReservingRedis = RedisClient & {
+  partnerIngestReserveMail(key: string, everyUs: number, longestUs: number): Promise<number>;
+};
+
+interface PaceOptions {
+  readonly perSecond: number;
+  /** Those that share the pace. */
+  readonly processes: number;
+  readonly redis: RedisClient;
+  readonly clock: Pick<Clock, 'monotonicMs'>;
+}
+
+export class MailPace {
+  readonly #options: PaceOptions;
+  readonly #everyMs: number;
+  #nextAtMs = 0;
+  #aloneUntilMs = -Infinity;
+  /** E-mails that wait for their moment in one process: enough to miss none. */
+  readonly waitingAtMost: number;
+
+  constructor(options: PaceOptions) {
+    this.#options = options;
+    this.#everyMs = SECOND_MS / options.perSecond;
+    this.waitingAtMost = Math.ceil(options.perSecond / 10);
+    const command = { lua: RESERVE, numberOfKeys: 1 };
+    options.redis.defineCommand('partnerIngestReserveMail', command);
+  }
+
+  /** Reserves a moment; returns the milliseconds until then. Never rejects. */
+  async reserve(): Promise<number> {
+    const { redis, clock } = this.#options;
+    if (clock.monotonicMs() >= this.#aloneUntilMs) {
+      const asked = (redis as ReservingRedis).partnerIngestReserveMail(
+        KEY,
+        Math.ceil(this.#everyMs * 1_000),
+        PACE_LONGEST_WAIT_MS * 1_000,
+      );
+      const waitUs = await withDeadline(asked, PACE_TIMEOUT_MS, 'the pace').catch(() => undefined);
+      if (waitUs !== undefined) return waitUs / 1_000;
+    }
+    return this.#reserveAlone();
+  }
+
+  #reserveAlone(): number {
+    const { clock, processes } = this.#options;
+    const nowMs = clock.monotonicMs();
+    if (nowMs >= this.#aloneUntilMs) this.#aloneUntilMs = nowMs + PACE_ALONE_MS;
+    const atMs = Math.max(nowMs, this.#nextAtMs);
+    this.#nextAtMs = atMs + this.#everyMs * processes;
+    return atMs - nowMs;
+  }
+}
