@@ -4,7 +4,7 @@ import { parseApplication } from '../application/parse-application.ts';
 import { decideOnCreation, type Reason } from '../application/reasons.ts';
 import { endingOf } from '../application/sandbox-endings.ts';
 import { beginFirstMail, noteUnsent } from './mail-step.ts';
-import { LOST, thrown, type Attempt, type AttemptTools, type StepEnd } from './step.ts';
+import { LOST, verdictOfError, type Attempt, type AttemptTools, type StepEnd } from './step.ts';
 
 export async function createAccount(attempt: Attempt, tools: AttemptTools): Promise<StepEnd> {
   const { record, claim, place } = attempt;
@@ -22,8 +22,8 @@ export async function createAccount(attempt: Attempt, tools: AttemptTools): Prom
   const account = first?.account ?? drafted;
   const creation = await tools.accounts
     .create(account)
-    .catch((error: unknown) => thrown(error, attempt));
-  if ('failure' in creation) return { verdict: creation, begun: first };
+    .catch((error: unknown) => verdictOfError(error, attempt));
+  if ('failure' in creation) return { verdict: creation, firstMail: first };
 
   const { kind } = creation;
   if (kind !== 'created') tools.metrics.duplicateKeys.inc({ found: kind });
@@ -37,7 +37,7 @@ export async function createAccount(attempt: Attempt, tools: AttemptTools): Prom
     event: 'create_account',
     changes: { applicant, accountId },
   } as const;
-  return { verdict, begun: stands ? first : undefined };
+  return { verdict, firstMail: stands ? first : undefined };
 }
 
 function reject(reasons: readonly Reason[], applicant: Applicant): StepEnd {

@@ -23,14 +23,14 @@ import { giveUpFirstMail, mailApplicant } from './mail-step.ts';
 import {
   Claim,
   classOfError,
-  failed,
+  verdictOfFailure,
   LOST,
   stepOf,
-  thrown,
-  untilSaid,
+  verdictOfError,
+  writeOrRetry,
   type Attempt,
   type AttemptTools,
-  type BegunMail,
+  type FirstMail,
   type Done,
   type Failed,
   type FailureClass,
@@ -149,7 +149,7 @@ async function endsByCrashes(attempt: Attempt, tools: AttemptTools): Promise<boo
   const { crashes = 0, takenOver } = record;
   if (crashes >= MAX_CRASHES) {
     const words = 'its workers ended without a word, several times';
-    await settle(failed(record, { failure: 'crashed', words }), attempt, tools);
+    await settle(verdictOfFailure(record, { failure: 'crashed', words }), attempt, tools);
     return true;
   }
   if (takenOver !== true || crashes < CRASHES_ALONE) return false;
@@ -165,15 +165,15 @@ interface Judged {
 
 /** Does the step; once it is done, moves the record to its next state. */
 async function judge(attempt: Attempt, tools: AttemptTools): Promise<Judged> {
-  const { verdict, begun } = await doStep(attempt, tools);
+  const { verdict, firstMail } = await doStep(attempt, tools);
   const judged: Judged =
     verdict.kind === 'done'
-      ? await finish(verdict, begun, attempt, tools).catch((error: unknown) => {
-          return { verdict: thrown(error, attempt) };
+      ? await finish(verdict, firstMail, attempt, tools).catch((error: unknown) => {
+          return { verdict: verdictOfError(error, attempt) };
         })
       : { verdict };
   const goesOn = judged.left !== undefined && 'goOn' in judged.left;
-  if (begun !== undefined && !goesOn) await giveUpFirstMail(attempt, begun, tools);
+  if (firstMail !== undefined && !goesOn) await giveUpFirstMail(attempt, firstMail, tools);
   return judged;
 }
 
@@ -182,14 +182,14 @@ async function doStep(attempt: Attempt, tools: AttemptTools): Promise<StepEnd> {
     if (attempt.step === 'account') return await createAccount(attempt, tools);
     return { verdict: await mailApplicant(attempt, tools) };
   } catch (error) {
-    return { verdict: thrown(error, attempt) };
+    return { verdict: verdictOfError(error, attempt) };
   }
 }
 
 /** One update of the record. The verdict is `lost` if another worker has it. */
 async function finish(
   verdict: Done,
-  begun: BegunMail | undefined,
+  firstMail: FirstMail | undefined,
   attempt: Attempt,
   tools: AttemptTools,
 ): Promise<Judged> {
@@ -200,8 +200,10 @@ async function finish(
   const { event, changes } = verdict;
   if (event === 'create_account') {
     const confirmedAt = clock.monotonicMs();
+    // With a place, the new account holds its first hand-over already: `moveOn` claims the record for
+    // it, too, which raises its version, and this attempt goes on. Else the line has the e-mail next.
     const moved =
-      begun === undefined
+      firstMail === undefined
         ? await store.move(record, event, attempts, changes)
         : await store.moveOn(record, attempts, changes);
     if (moved === false || moved === undefined) return { verdict: LOST };
@@ -210,7 +212,7 @@ async function finish(
     if (moved === true) return { verdict, left: dueAtOnce('mail', record, tools) };
     const claim = new Claim(moved, confirmedAt, tools);
     const startedAt = clock.now();
-    const mail = { record: moved, claim, step: 'mail', startedAt, place, begun } as const;
+    const mail = { record: moved, claim, step: 'mail', startedAt, place, firstMail } as const;
     return { verdict, left: { goOn: async () => void (await run(mail, tools)) } };
   }
   if (!(await store.move(record, event, attempts, changes))) return { verdict: LOST };
@@ -248,9 +250,9 @@ async function settle(verdict: Failed, attempt: Attempt, tools: AttemptTools): P
     'attempt failed',
   );
   if (failure === 'infrastructure') tools.outage.wait();
-  await untilSaid(say, attempt, tools);
+  await writeOrRetry(write, attempt, tools);
 
-  async function say(): Promise<void> {
+  async function write(): Promise<void> {
     switch (verdict.kind) {
       case 'later':
         // Behind all that are due, so that a mail which is the cause does not stop them.
@@ -279,7 +281,7 @@ async function settle(verdict: Failed, attempt: Attempt, tools: AttemptTools): P
 /** The record keeps its place. */
 async function giveBack(attempt: Attempt, tools: AttemptTools): Promise<void> {
   const { record } = attempt;
-  await untilSaid(() => tools.store.putBack(record, record.stateAt), attempt, tools);
+  await writeOrRetry(() => tools.store.putBack(record, record.stateAt), attempt, tools);
 }
 
 function countOutcome(

@@ -12,6 +12,7 @@ import { mailerLimits } from '../mail/mailer.ts';
 import type { PartnerHolds } from '../partner/flags.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { backoffMs, pause, withDeadline } from '../platform/process/deadline.ts';
+import type { PlainGauge } from '../platform/process/registry.ts';
 import { defined } from '../platform/process/defined.ts';
 import type { Logger } from '../platform/process/log.ts';
 import type { Hint, Step } from '../queue/job.ts';
@@ -190,10 +191,10 @@ export class Line {
     const [first] = this.#partners('account');
     if (first === undefined || account.size >= slots) return false;
     const placed = gate.choose(this.#partners('account'));
-    // Work in hand soon frees a place, and an e-mail that goes by the line costs three more
-    // operations of the database.
-    const waits = account.size > 0 && account.size + mail.size - gate.slow >= slots;
-    if (placed === undefined && waits) return false;
+    // Work in hand, but for slow e-mails, soon frees a place. Without one the account's e-mail goes by
+    // the line, which costs three more operations of the database.
+    const busy = account.size + mail.size - gate.slow;
+    if (placed === undefined && account.size > 0 && busy >= slots) return false;
     this.#lastBegun = 'account';
     const place = placed === undefined ? undefined : gate.begin(placed);
     this.#begin('account', placed ?? first, place);
@@ -324,10 +325,10 @@ function workOf(record: DueRecord): Work {
 /** Which partners are on hold. */
 export class Holds {
   readonly #flags: Pick<PartnerHolds, 'list'>;
-  readonly #onHold: { set(value: number): void };
+  readonly #onHold: PlainGauge;
   #partners: ReadonlySet<string> = new Set();
 
-  constructor(flags: Pick<PartnerHolds, 'list'>, onHold: { set(value: number): void }) {
+  constructor(flags: Pick<PartnerHolds, 'list'>, onHold: PlainGauge) {
     this.#flags = flags;
     this.#onHold = onHold;
   }

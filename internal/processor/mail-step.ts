@@ -1,4 +1,4 @@
-/** The step of the e-mail: hands it over once and finishes the request. */
+/** The step of the e-mail: hands one over, notes what became of it, and returns the verdict. */
 import type { Account, Intent } from '../account/account.ts';
 import { mailReason } from '../application/reasons.ts';
 import {
@@ -14,13 +14,13 @@ import { retryUntilDone } from '../platform/process/deadline.ts';
 import { attemptOf, type OpenRecord } from '../submission/submission.ts';
 import {
   classOfHandOver,
-  failed,
+  verdictOfFailure,
   LOST,
   MAX_AMBIGUOUS,
-  untilSaid,
+  writeOrRetry,
   type Attempt,
   type AttemptTools,
-  type BegunMail,
+  type FirstMail,
   type FailureClass,
   type Verdict,
 } from './step.ts';
@@ -46,13 +46,13 @@ const placeOfTest: MailPlace = {
 };
 
 export async function mailApplicant(attempt: Attempt, tools: AttemptTools): Promise<Verdict> {
-  const { record, claim, begun, place = placeOfTest } = attempt;
-  if (begun !== undefined) {
+  const { record, claim, firstMail, place = placeOfTest } = attempt;
+  if (firstMail !== undefined) {
     await place.turn(claim.signal);
-    return sendMail(attempt, begun, 0, tools);
+    return sendMail(attempt, firstMail, 0, tools);
   }
   const fail = (failure: FailureClass, words: string): Verdict =>
-    failed(record, { failure, words });
+    verdictOfFailure(record, { failure, words });
   const { accountId } = record;
   const account = accountId === undefined ? undefined : await tools.accounts.read(accountId);
   if (account === undefined) return fail('transient', 'the account of this request was not found');
@@ -67,7 +67,7 @@ export async function mailApplicant(attempt: Attempt, tools: AttemptTools): Prom
 /** The account changed or its link was used. */
 function readAgain(record: OpenRecord): Verdict {
   const words = 'the account changed or its link was used: it is read again';
-  return failed(record, { failure: 'transient', words });
+  return verdictOfFailure(record, { failure: 'transient', words });
 }
 
 async function mailOnce(attempt: Attempt, account: Account, tools: AttemptTools): Promise<Verdict> {
@@ -81,19 +81,19 @@ async function mailOnce(attempt: Attempt, account: Account, tools: AttemptTools)
   if (before >= (isProbe ? 1 : MAX_AMBIGUOUS)) {
     const words = `nobody knows what became of the mail (handed over ${before} times)`;
     const failure = isProbe ? 'permanent' : 'ambiguous';
-    return failed(record, { failure, words, ambiguous: before });
+    return verdictOfFailure(record, { failure, words, ambiguous: before });
   }
   await place.turn(claim.signal);
   if (!claim.mayGoOn) return LOST;
   const intent = newIntent(record.version, attemptOf(record), tools);
   const { message, activation } = loginInstructions(account, tools.mailSettings, intent.startedAt);
   // Records a possible e-mail before it is sent.
-  const begin = () => tools.ledger.beginHandOver(account, intent, activation);
-  return sendMail(attempt, { account, intent, message }, before, tools, begin);
+  const noteBegin = () => tools.ledger.beginHandOver(account, intent, activation);
+  return sendMail(attempt, { account, intent, message }, before, tools, noteBegin);
 }
 
-/** Adds the hand-over to an account that is about to be created; the next claim sends it. */
-export function beginFirstMail(account: Account, attempt: Attempt, tools: AttemptTools): BegunMail {
+/** Adds the hand-over to an account that is about to be created. `moveOn` then claims for it. */
+export function beginFirstMail(account: Account, attempt: Attempt, tools: AttemptTools): FirstMail {
   const intent = newIntent(attempt.record.version + 1, 1, tools);
   const { message, activation } = loginInstructions(account, tools.mailSettings, intent.startedAt);
   return { account: { ...account, activation, mail: ledgerWith(intent) }, intent, message };
@@ -118,22 +118,22 @@ export async function noteUnsent(
 /** The record was not claimed for the e-mail that was begun. */
 export async function giveUpFirstMail(
   attempt: Attempt,
-  begun: BegunMail,
+  firstMail: FirstMail,
   tools: AttemptTools,
 ): Promise<void> {
-  await noteAborted(attempt, begun, tools);
-  // The move may have claimed the record although its answer was lost.
+  await noteAborted(attempt, firstMail, tools);
+  // `moveOn` may have claimed the record although its answer was lost.
   const { _id, version } = attempt.record;
   const position = { _id, state: 'account_created', version: version + 1 } as const;
-  await untilSaid(() => tools.store.putBack(position, tools.clock.now()), attempt, tools);
+  await writeOrRetry(() => tools.store.putBack(position, tools.clock.now()), attempt, tools);
 }
 
 async function sendMail(
   attempt: Attempt,
-  mail: BegunMail,
+  mail: FirstMail,
   before: number,
   tools: AttemptTools,
-  begin = () => Promise.resolve(true),
+  noteBegin = () => Promise.resolve(true),
 ): Promise<Verdict> {
   const { record, claim, place = placeOfTest } = attempt;
   const { account, message } = mail;
@@ -141,14 +141,14 @@ async function sendMail(
   const unasked = probe === undefined ? undefined : whyUnasked(probe, tools);
   if (unasked !== undefined) {
     await noteAborted(attempt, mail, tools);
-    return failed(record, { failure: 'permanent', words: unasked });
+    return verdictOfFailure(record, { failure: 'permanent', words: unasked });
   }
   try {
-    const begun = await begin();
-    // A sent e-mail cannot be recalled, so this check comes last.
-    // An operator who changed the account took the claim before, perhaps just now.
+    const isNoted = await noteBegin();
+    // A sent e-mail cannot be recalled, so this check comes last. An order that changed the account
+    // took the claim first, perhaps just now, so the database is asked.
     const held = await claim.confirm({ again: account.mailVersion !== undefined });
-    if (!held || !begun) {
+    if (!held || !isNoted) {
       await noteAborted(attempt, mail, tools);
       return held ? readAgain(record) : LOST;
     }
@@ -176,9 +176,9 @@ async function sendMail(
     // No second try: the relay would get all of them once it is back.
     const answer = handOver.result === 'refused' ? [handOver.answer] : [];
     const words = [inWords(handOver), ...answer].join(': ').slice(0, PROBE_WORDS);
-    return failed(record, { failure: 'permanent', words });
+    return verdictOfFailure(record, { failure: 'permanent', words });
   }
-  return failed(record, {
+  return verdictOfFailure(record, {
     failure: classOfHandOver(handOver, blame),
     words: inWords(handOver),
     ...(handOver.result === 'refused' && handOver.why && { reasons: [mailReason(handOver.why)] }),
@@ -202,16 +202,16 @@ function newIntent(claim: number, attempt: number, { clock, host }: AttemptTools
 
 async function noteAborted(
   attempt: Attempt,
-  { account, intent }: BegunMail,
+  { account, intent }: FirstMail,
   tools: AttemptTools,
 ): Promise<void> {
   // Without its result a hand-over counts as an e-mail that may have arrived.
-  await untilSaid(() => tools.ledger.endHandOver(account, intent, ABORTED), attempt, tools);
+  await writeOrRetry(() => tools.ledger.endHandOver(account, intent, ABORTED), attempt, tools);
 }
 
 async function noteResult(
   attempt: Attempt,
-  { account, intent }: BegunMail,
+  { account, intent }: FirstMail,
   handOver: HandOver,
   tools: AttemptTools,
 ): Promise<Pick<Account, 'notifiedAt'> | undefined> {
@@ -232,7 +232,7 @@ async function noteResult(
     });
     if (noted !== undefined) return noted.after;
   }
-  await untilSaid(note, attempt, tools);
+  await writeOrRetry(note, attempt, tools);
   return undefined;
 }
 

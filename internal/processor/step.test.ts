@@ -9,7 +9,7 @@ import {
   Claim,
   CLAIM_FRESH_MS,
   classOfError,
-  failed,
+  verdictOfFailure,
   type FailureClass,
   MAX_AMBIGUOUS,
 } from './step.ts';
@@ -21,7 +21,7 @@ function verdict(
   { ambiguous, backedOffMs }: { readonly ambiguous: number; readonly backedOffMs: number },
   random = Math.random,
 ) {
-  return failed({ attempts: 0, backedOffMs }, { failure, words: 'x', ambiguous }, random);
+  return verdictOfFailure({ attempts: 0, backedOffMs }, { failure, words: 'x', ambiguous }, random);
 }
 const none = { ambiguous: 0, backedOffMs: 0 };
 

@@ -61,7 +61,7 @@ export interface Attempt {
   /** Of an e-mail, or of an account whose e-mail may begin at once. */
   readonly place: MailPlace | undefined;
   /** The e-mail that the account's step began, and for which its move claimed the record. */
-  readonly begun?: BegunMail | undefined;
+  readonly firstMail?: FirstMail | undefined;
 }
 
 /** Allows three tries in a claim's 45 s. */
@@ -125,7 +125,7 @@ export class Claim {
 }
 
 /** An e-mail whose hand-over is in the ledger. */
-export interface BegunMail {
+export interface FirstMail {
   readonly account: Account;
   readonly intent: Intent;
   readonly message: Message;
@@ -168,7 +168,7 @@ export const LOST: Verdict = { kind: 'lost' };
 /** What a step returns; with the hand-over that the account's step may have put in the ledger. */
 export interface StepEnd {
   readonly verdict: Verdict;
-  readonly begun?: BegunMail | undefined;
+  readonly firstMail?: FirstMail | undefined;
 }
 
 /** A pause is this share of the total back-off, within bounds. */
@@ -227,7 +227,7 @@ export type Failed = Failure &
 type SoFar = Pick<SubmissionRecord, 'attempts' | 'ambiguous' | 'backedOffMs'>;
 
 /** `ambiguous` includes this attempt's e-mail. */
-export function failed(
+export function verdictOfFailure(
   { attempts, ambiguous: before = 0, backedOffMs = 0 }: SoFar,
   { failure, words, reasons, ambiguous = before }: Failure & { readonly ambiguous?: number },
   random: () => number = Math.random,
@@ -267,11 +267,11 @@ export function failed(
   }
 }
 
-/** What was thrown in a step is a failure of it. */
-export function thrown(error: unknown, { record, step }: Attempt): Failed {
+/** What was verdictOfError in a step is a failure of it. */
+export function verdictOfError(error: unknown, { record, step }: Attempt): Failed {
   const goal = step === 'account' ? 'creating the account' : 'mailing the applicant';
   const words = `${goal} failed: ${error instanceof Error ? error.name : 'unknown error'}`;
-  return failed(record, { failure: classOfError(error), words });
+  return verdictOfFailure(record, { failure: classOfError(error), words });
 }
 
 /** Elections, shutdown or overload. FerretDB answers 1 while its PostgreSQL is away. */
@@ -325,8 +325,8 @@ const SETTLE_RETRY = { firstMs: 500, capMs: 5_000 } as const;
 const SETTLE_TRIES = 120;
 
 /** Never rejects; a failed write is retried in the background, within bounds. */
-export async function untilSaid(
-  say: () => Promise<unknown>,
+export async function writeOrRetry(
+  write: () => Promise<unknown>,
   { record }: Attempt,
   { outage, log }: AttemptTools,
 ): Promise<void> {
@@ -334,9 +334,9 @@ export async function untilSaid(
   const onFailure = (_error: unknown, failures: number): void => {
     if (failures >= SETTLE_TRIES) enough.abort();
   };
-  await say().catch((error: unknown) => {
+  await write().catch((error: unknown) => {
     log.debug({ request_id: record._id, err: error }, 'not settled yet');
     const signal = AbortSignal.any([enough.signal, outage.closed]);
-    void retryUntilDone(say, { ...SETTLE_RETRY, signal, onFailure });
+    void retryUntilDone(write, { ...SETTLE_RETRY, signal, onFailure });
   });
 }

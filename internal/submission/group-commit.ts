@@ -87,7 +87,10 @@ const NOT_DURABLE: CommitResult = { kind: 'in_doubt', reason: 'write_concern' };
 const WITHDRAWALS_PENDING: CommitResult = { kind: 'not_stored', reason: 'withdrawals_pending' };
 const NO_ROOM: CommitResult = { kind: 'not_stored', reason: 'no_room' };
 const WRITE_ERROR: CommitResult = { kind: 'in_doubt', reason: 'write_error' };
-/** No two requests have one id. */
+/**
+ * Its id is stored although the insert failed, or its key is neither free nor bound. Both come from
+ * an insert that seemed to fail, or a withdrawal at that moment, so a withdrawal settles them.
+ */
 const ID_TAKEN: CommitResult = { kind: 'in_doubt', reason: 'id_taken' };
 const TIMED_OUT_WAITING: CommitResult = { kind: 'not_stored', reason: 'timed_out_waiting' };
 
@@ -231,20 +234,20 @@ export class GroupCommit {
     const failedAt = new Map(writeErrors.map((writeError) => [writeError.index, writeError]));
     const keyed: Entry[] = [];
     /** What may still be stored, and what it is told otherwise. */
-    const open = new Map<Entry, CommitResult>();
+    const retryable = new Map<Entry, CommitResult>();
     for (const [index, entry] of batch.entries()) {
       const failure = failedAt.get(index);
       if (failure === undefined) entry.settle(durable ? STORED : NOT_DURABLE);
-      else if (isLockConflict(failure)) open.set(entry, WRITE_ERROR);
+      else if (isLockConflict(failure)) retryable.set(entry, WRITE_ERROR);
       else if (!isDuplicateKey(failure)) entry.settle(WRITE_ERROR);
       else if (entry.record.idempotencyDigest === undefined) entry.settle(ID_TAKEN);
       else keyed.push(entry);
     }
-    for (const entry of await this.#settleKeyed(keyed)) open.set(entry, ID_TAKEN);
+    for (const entry of await this.#settleKeyed(keyed)) retryable.set(entry, ID_TAKEN);
     const mayRepeat = (entry: Entry): boolean => sends < SENDS_AT_MOST && !this.#isLate(entry);
-    const again = [...open.keys()].filter(mayRepeat);
-    for (const entry of again) open.delete(entry);
-    for (const [entry, result] of open) entry.settle(result);
+    const again = [...retryable.keys()].filter(mayRepeat);
+    for (const entry of again) retryable.delete(entry);
+    for (const [entry, result] of retryable) entry.settle(result);
     if (again.length > 0) await this.#send(inKeyOrder(again), sends + 1);
   }
 
