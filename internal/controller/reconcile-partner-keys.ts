@@ -69,7 +69,8 @@ export async function reconcileKeys(
   await store.forgetUses(removed);
 
   metrics.keysWanted.set(wanted.size);
-  metrics.partnersEnding.set(partnersEnding(wanted.values(), now).length);
+  const counting = [...wanted.values()].filter(({ hash }) => !revoked.has(hash));
+  metrics.partnersEnding.set(partnersEnding(counting, now).length);
   const ofRevoked = [...wanted.values()].flatMap(({ hash, source }): Problem[] => {
     const message =
       'a key of this Secret was revoked by an operator and does not count: remove it from the Secret';

@@ -213,6 +213,26 @@ test('beyond the room the partners with most keys lose their newest, after a war
   expect(problems.at(-1)).toMatchObject({ code: 'keys_nearly_full', source: { name: '' } });
 });
 
+test('a partner whose last key ends soon is counted beside a revoked one without an end', async () => {
+  const registry = createRegistry('controller');
+  leader = { ...leader, metrics: createControllerMetrics(registry) };
+  const leaked = newApiKey();
+  const ending = {
+    ...secret('acme'),
+    name: 'ending',
+    terms: { notAfter: later(clock.now(), DAY_MS) },
+  };
+  const counted = async () => {
+    await round([secret('acme', { keys: [leaked] }), ending]);
+    const [value] =
+      (await registry.getSingleMetric('partner_ingest_partners_keys_ending')?.get())?.values ?? [];
+    return value?.value;
+  };
+  expect(await counted()).toBe(0);
+  await store.revoke(hashApiKey(leaked));
+  expect(await counted()).toBe(1);
+});
+
 test('the last use of a key is listed until the key ends', async () => {
   const one = secret('acme');
   await round([one]);
