@@ -1,4 +1,4 @@
-/** Identifies the partner from the Authorization header. */
+/** Says whose request it is, by the key in its Authorization header. */
 import type { FastifyRequest } from 'fastify';
 import type { KeyCache } from '../partner/key-cache.ts';
 import { type KeyTerms, ownerName } from '../partner/key-terms.ts';
@@ -27,23 +27,23 @@ export type Authentication =
       readonly because?: Because;
     };
 
-export interface IdentifyTools {
+export interface KeyTools {
   readonly clock: Clock;
   readonly keys: Pick<KeyCache, 'loaded' | 'lookup'>;
 }
 
-/** Whose request it is, whether or not it is served. */
-export function recognize(request: FastifyRequest, tools: IdentifyTools): Authentication {
-  const authentication = authenticate(request.headers.authorization, request.client.ip, tools);
+/** Notes at the request whose it is, also where it is refused. */
+export function authenticate(request: FastifyRequest, tools: KeyTools): Authentication {
+  const authentication = checkKey(request.headers.authorization, request.client.ip, tools);
   request.keyId = authentication.keyId;
   request.partnerId = authentication.partnerId ?? '';
   request.terms = authentication.terms ?? {};
   return authentication;
 }
 
-/** What the request holds counts for its partner from now on. */
-export function identify(request: FastifyRequest, tools: IdentifyTools): Authentication {
-  const authentication = recognize(request, tools);
+/** If its key counts, what the request holds is its partner's from now on. */
+export function authenticateAndCharge(request: FastifyRequest, tools: KeyTools): Authentication {
+  const authentication = authenticate(request, tools);
   if (authentication.ok) {
     const owner = ownerName(request.partnerId, request.terms);
     request.incomingBody.belongTo(owner);
@@ -59,10 +59,10 @@ export const keyIn = (authorization: string | undefined): string =>
  * Answers a revoked or expired key, or one used from a foreign address, like an unknown key, so that
  * a thief learns nothing.
  */
-export function authenticate(
+function checkKey(
   header: string | undefined,
   address: string,
-  { keys, clock }: IdentifyTools,
+  { keys, clock }: KeyTools,
 ): Authentication {
   const key = keyIn(header);
   if (key === '') return { ok: false, answer: errors.keyMissing };

@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ownerName } from '../partner/key-terms.ts';
 import { defined } from '../platform/process/defined.ts';
 import type { OverLimitRecorder } from '../submission/over-limit.ts';
-import { recognize, type IdentifyTools } from './authenticate.ts';
+import { authenticate, type KeyTools } from './authenticate.ts';
 import { tooManyRequests, type Limit } from './errors.ts';
 import type { SharedLimiterStore } from './rate-limit.ts';
 
@@ -15,7 +15,7 @@ export interface LimitSettings {
   readonly rateLimitWindowSeconds: number;
 }
 
-export interface LimitTools extends IdentifyTools {
+export interface LimitTools extends KeyTools {
   readonly limiter: SharedLimiterStore;
   readonly overLimit: Pick<OverLimitRecorder, 'add'>;
 }
@@ -55,7 +55,7 @@ export class Limits {
     this.submissions = {
       ...limit,
       onExceeded: (request) => {
-        recognize(request, tools);
+        authenticate(request, tools);
         this.#countOver(request, this.ofAddress);
       },
     };
@@ -63,7 +63,7 @@ export class Limits {
     this.lookUps = {
       ...limit,
       groupId: ' status',
-      onExceeded: (request) => recognize(request, tools),
+      onExceeded: (request) => authenticate(request, tools),
     };
   }
 

@@ -16,7 +16,7 @@ import type {
   StatusReader,
   StatusRecord,
 } from '../submission/status-reader.ts';
-import { identify, type IdentifyTools } from './authenticate.ts';
+import { authenticateAndCharge, type KeyTools } from './authenticate.ts';
 import { MAX_WAIT_SECONDS, SHARED, STATUS_TIMEOUT_MS } from './bounds.ts';
 import {
   listQuery,
@@ -31,7 +31,7 @@ import { answerEarly, errors, listQueryInvalid, sendEarly } from './errors.ts';
 
 const LISTED = 'Your requests, newest first';
 
-export interface LookUpTools extends IdentifyTools {
+export interface LookUpTools extends KeyTools {
   readonly log: Logger;
   readonly statuses: Statuses;
 }
@@ -45,7 +45,7 @@ export function authenticateLookUp(
     answerEarly(request, reply, errors.statusUnavailable);
     return false;
   }
-  const authentication = identify(request, tools);
+  const authentication = authenticateAndCharge(request, tools);
   if (!authentication.ok) answerEarly(request, reply, authentication.answer);
   return authentication.ok;
 }

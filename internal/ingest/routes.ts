@@ -20,7 +20,7 @@ import {
   type Statuses,
 } from './look-up-status.ts';
 import {
-  authenticateRequest,
+  authenticateOrAnswer,
   OutageLog,
   Refusals,
   type RefusalTools,
@@ -59,7 +59,7 @@ export async function addRoutes(
     url: INGEST_PATH,
     config: { rateLimit: limits.submissions },
     preParsing: (request, reply, _payload, proceed) => {
-      if (!authenticateRequest(request, reply, submitTools)) return;
+      if (!authenticateOrAnswer(request, reply, submitTools)) return;
       const admission = limits.admitRequest(request);
       if (admission === undefined) proceed(null);
       else admission.then(() => proceed(null), proceed);

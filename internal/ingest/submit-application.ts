@@ -1,11 +1,10 @@
 /**
- * What happens to a POST: authenticate, count, read, parse, record, answer. The contract fixes this
- * order. The address is counted before (`routes.ts`).
+ * Handles a POST in the contract's order: authenticate, limit, read, parse, record, answer.
+ * `routes.ts` applies both limits: the address's before the key, the partner's after it.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { parseJsonObject } from '../application/parse-application.ts';
-import { endingOf, type TestEnding } from '../application/sandbox-endings.ts';
-import { ownerName } from '../partner/key-terms.ts';
+import { endingOf } from '../application/sandbox-endings.ts';
 import { Allowance } from '../platform/process/allowance.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
@@ -13,17 +12,13 @@ import type { Logger } from '../platform/process/log.ts';
 import type { HintOutbox } from '../queue/hint-outbox.ts';
 import { hintFor } from '../queue/job.ts';
 import type { CommitResult, GroupCommit } from '../submission/group-commit.ts';
-import { type Bound, idempotencyDigest } from '../submission/idempotency.ts';
+import type { Bound } from '../submission/idempotency.ts';
 import { newRecord, type Received } from '../submission/new-record.ts';
 import type { OverLimitRecorder, TurnedAway } from '../submission/over-limit.ts';
-import {
-  FIRST_DUE_MS,
-  FIRST_SIGHT_GRACE_MS,
-  type SubmissionRecord,
-} from '../submission/submission.ts';
+import { FIRST_DUE_MS, type SubmissionRecord } from '../submission/submission.ts';
 import type { Withdrawals } from '../submission/withdrawals.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
-import { identify, type IdentifyTools } from './authenticate.ts';
+import { authenticateAndCharge, type KeyTools } from './authenticate.ts';
 import {
   MAX_BODY_BYTES,
   MAX_IDEMPOTENCY_KEY,
@@ -40,10 +35,11 @@ import {
   type ErrorAnswer,
   errors,
 } from './errors.ts';
-import { type Limits, OverLimit } from './limit-policy.ts';
+import type { Limits } from './limit-policy.ts';
 import type { ReadBody } from './read-body.ts';
+import { playEnding } from './sandbox-answers.ts';
 
-export interface SubmitTools extends IdentifyTools {
+export interface SubmitTools extends KeyTools {
   readonly limits: Pick<Limits, 'ofAddress' | 'countTest'>;
   readonly commits: Pick<GroupCommit, 'record'>;
   readonly outages: Pick<OutageLog, 'note'>;
@@ -57,7 +53,7 @@ export interface SubmitTools extends IdentifyTools {
 }
 
 /** False if the request has been answered. */
-export function authenticateRequest(
+export function authenticateOrAnswer(
   request: FastifyRequest,
   reply: FastifyReply,
   tools: SubmitTools,
@@ -68,7 +64,7 @@ export function authenticateRequest(
     answerEarly(request, reply, errors.internal);
     return false;
   }
-  const authentication = identify(request, tools);
+  const authentication = authenticateAndCharge(request, tools);
   if (authentication.ok) return true;
   const { answer, keyId, partnerId, terms, because } = authentication;
   if (because !== undefined) tools.metrics.keysOutOfTerms.inc({ because });
@@ -109,16 +105,15 @@ export async function submitApplication(
   const idempotencyKey = key.kind === 'given' ? key.key : undefined;
   const received = receivedOf(request, tools.clock.now());
   const ending = received.test && fault === undefined ? endingOf(object?.['ein']) : undefined;
-  if (ending !== undefined) {
-    if (await playEnding(ending, idempotencyKey, request, reply, tools.limits)) return;
-    fault = ending.fault && errors[ending.fault];
-    // As after a body that really was too large or too slow.
-    if (ending.answer === 400 || ending.answer === 408) closeAfterAnswer(request, reply);
-  }
+  const played =
+    ending && (await playEnding(ending, { idempotencyKey, request, reply, limits: tools.limits }));
+  if (played === 'answered') return;
+  fault ??= played?.fault;
+  const dueInMs = played?.dueInMs;
   const record = newRecord(
     received,
     fault === undefined
-      ? { state: 'recorded', httpStatus: 202, body, idempotencyKey, ...dueOf(ending) }
+      ? { state: 'recorded', httpStatus: 202, body, idempotencyKey, dueInMs }
       : {
           state: 'malformed',
           httpStatus: fault.status,
@@ -136,11 +131,10 @@ export async function submitApplication(
   switch (result.kind) {
     case 'stored':
       tools.metrics.acceptSeconds.observe((tools.clock.monotonicMs() - request.startedAt) / 1_000);
-      // Its answer is lost on the way.
-      if (ending?.answer === 'none') request.raw.socket.destroy();
+      if (played?.losesAnswer) request.raw.socket.destroy();
       request.recorded = record;
       answerStored(record._id, reply, tools, fault);
-      if (fault === undefined && !ending?.waitsMs) tools.hints.add(hintFor(record));
+      if (fault === undefined && dueInMs === undefined) tools.hints.add(hintFor(record));
       return;
     case 'not_stored':
       return answerNotAccepted(reply);
@@ -153,13 +147,9 @@ export async function submitApplication(
     case 'mismatched':
     case 'erased':
       if (result.kind === 'replayed') request.recorded = { ...result.first, httpStatus: 202 };
-      return answerBound(reply, result, tools, ending);
+      return answerBound(reply, result, tools, { sendsHint: dueInMs === undefined });
   }
 }
-
-/** Its hint is not sent, and reconcile takes it after the time for a withdrawal. */
-const dueOf = (ending: TestEnding | undefined) =>
-  ending?.waitsMs === undefined ? {} : { dueInMs: ending.waitsMs - FIRST_SIGHT_GRACE_MS };
 
 /** If the process was frozen, a worker may have the record, so a 500 could be false. */
 function isLate({ receivedAt }: SubmissionRecord, { clock }: SubmitTools): boolean {
@@ -222,14 +212,14 @@ function answerBound(
   reply: FastifyReply,
   { kind, first }: Bound,
   tools: SubmitTools,
-  ending: TestEnding | undefined,
+  { sendsHint }: { readonly sendsHint: boolean },
 ): void {
   tools.metrics.idempotencyKeys.inc({ result: kind });
   reply.header('x-request-id', first._id);
   if (kind === 'replayed') reply.header('idempotent-replayed', 'true');
   answerStored(first._id, reply, tools, boundFaults[kind]);
   // The first answer may have been a 500, which sends no hint.
-  if (kind === 'replayed' && first.state === 'recorded' && !ending?.waitsMs)
+  if (kind === 'replayed' && first.state === 'recorded' && sendsHint)
     tools.hints.add(hintFor(first));
 }
 
@@ -338,56 +328,5 @@ export class Refusals {
     if (kind === 'stored') return;
     this.#tools.metrics.refusedDropped.inc();
     count();
-  }
-}
-
-/** What a test that is answered 429 on demand is told to wait. */
-const RETRY_MS = 1_000;
-/** How long failed attempts count. */
-const ATTEMPTS_MS = 3_600_000;
-/** After a 429 that held: how long submissions are then accepted. */
-const OPEN_MS = 60_000;
-
-/**
- * Answers a test whose EIN asks for an answer without a record. False if the submission goes on;
- * else its body is released, also where a 429 is thrown.
- */
-async function playEnding(
-  ending: TestEnding,
-  idempotencyKey: string | undefined,
-  request: FastifyRequest,
-  reply: FastifyReply,
-  limits: Pick<Limits, 'ofAddress' | 'countTest'>,
-): Promise<boolean> {
-  const { answer, holdsMs, attempts } = ending;
-  const owner = ownerName(request.partnerId, request.terms);
-  if (answer === 403) {
-    request.incomingBody.release();
-    const { status, error } = errors.partnerInactive;
-    reply.code(status).send({ error });
-    return true;
-  }
-  if (answer === 429) {
-    if (holdsMs === undefined) throw limited(RETRY_MS);
-    const { ttl } = await limits.countTest(`${owner} 429`, holdsMs + OPEN_MS);
-    if (ttl > OPEN_MS) throw limited(ttl - OPEN_MS);
-  }
-  if (answer !== 500) return false;
-  if (attempts !== undefined) {
-    // Without a key nothing says which requests are attempts of one submission.
-    const digest = idempotencyKey && idempotencyDigest(owner, idempotencyKey);
-    const { current } = await limits.countTest(digest ?? `${owner} 500`, ATTEMPTS_MS);
-    if (digest ? current > attempts : current % (attempts + 1) === 0) return false;
-  }
-  request.incomingBody.release();
-  answerNotAccepted(reply);
-  return true;
-
-  function limited(retryMs: number): OverLimit {
-    request.incomingBody.release();
-    const over = new OverLimit(limits.ofAddress, retryMs);
-    reply.header('x-ratelimit-remaining', 0);
-    reply.header('x-ratelimit-reset', over.retrySeconds);
-    return over;
   }
 }

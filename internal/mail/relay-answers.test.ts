@@ -10,13 +10,13 @@ import {
   type Refusal,
 } from './relay-answers.ts';
 
-const faultOfAnswer = (phase: Refusal['phase'], answer: string) =>
-  refusalOf(phase, Number(CODES.exec(answer)?.[1]), answer).fault;
+const classOfAnswer = (phase: Refusal['phase'], answer: string) =>
+  refusalOf(phase, Number(CODES.exec(answer)?.[1]), answer).failure;
 
 test.each(
-  knownAnswers.map(({ relay, phase, answer, fault }) => [relay, phase, answer, fault] as const),
-)('%s at %s, %s: %s', (_relay, phase, answer, fault) => {
-  expect(faultOfAnswer(phase, answer)).toBe(fault);
+  knownAnswers.map(({ relay, phase, answer, failure }) => [relay, phase, answer, failure] as const),
+)('%s at %s, %s: %s', (_relay, phase, answer, failure) => {
+  expect(classOfAnswer(phase, answer)).toBe(failure);
 });
 
 test.each([
@@ -26,14 +26,14 @@ test.each([
   ['rcpt', '550 5.2.1 Looks like spam', 'ours'],
   ['content', '550 5.6.0 malformed', 'ours'],
   // Words and codes that also stand in other answers.
-  ['mail', '550 5.1.1 unknown', 'sender'],
-  ['rcpt', '550 5.1.1 User unknown in relay recipient table', 'recipient'],
-  ['rcpt', '550 <policy@spam.example>: no such user', 'recipient'],
-  ['content', '554 This user has no mailbox: unknown user', 'recipient'],
+  ['mail', '550 5.1.1 unknown', 'relay'],
+  ['rcpt', '550 5.1.1 User unknown in relay recipient table', 'permanent'],
+  ['rcpt', '550 <policy@spam.example>: no such user', 'permanent'],
+  ['content', '554 This user has no mailbox: unknown user', 'permanent'],
   ['rcpt', '450 4.7.1 Greylisted for 300 seconds', 'busy'],
   ['rcpt', '452 4.2.2 quota exceeded', 'busy'],
-] as const)('at %s, %s: %s', (phase, answer, fault) => {
-  expect(faultOfAnswer(phase, answer)).toBe(fault);
+] as const)('at %s, %s: %s', (phase, answer, failure) => {
+  expect(classOfAnswer(phase, answer)).toBe(failure);
 });
 
 test.each([
@@ -51,7 +51,7 @@ test.each([
   ['550 5.2.3 message too long for it', 'refused'],
 ] as const)('%s: a partner learns %s', (answer, why) => {
   expect(refusalOf('rcpt', Number(answer.slice(0, 3)), answer)).toMatchObject({
-    fault: 'recipient',
+    failure: 'permanent',
     why,
   });
 });

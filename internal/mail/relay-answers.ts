@@ -1,15 +1,15 @@
-/** What became of a hand-over, by the relay's answer, and whose fault a failure is. */
+/** What became of a hand-over, by the relay's answer, and the class of each refusal. */
 import type { MailOutcome } from '../account/account.ts';
 import type { MailReasonCode } from '../application/reasons.ts';
 import { defined } from '../platform/process/defined.ts';
 
-export type Fault =
+export type RefusalClass =
   /** The relay refuses our sender, before it knows the recipient. */
-  | 'sender'
+  | 'relay'
   /** The relay takes less than it is offered, or nothing now. */
-  | 'capacity'
+  | 'throttled'
   /** No mail can be delivered to the applicant's address. */
-  | 'recipient'
+  | 'permanent'
   /** The relay blames us for this mail; an operator corrects it. */
   | 'ours'
   /** The mailbox, or this mail, is taken later. */
@@ -22,8 +22,8 @@ export interface Refusal {
   readonly enhancedCode: string | undefined;
   /** As it came, without addresses. */
   readonly answer: string;
-  readonly fault: Fault;
-  /** Of a `recipient`. */
+  readonly failure: RefusalClass;
+  /** Only of a `permanent` refusal. */
   readonly why?: MailReasonCode;
 }
 
@@ -71,9 +71,9 @@ export function refusalOf(phase: Refusal['phase'], code: number, answer = ''): R
   const said = withoutAddresses(answer);
   // A domain such as spam.example must not match.
   const words = said.replaceAll(/\s+/g, ' ');
-  const fault = faultOf(phase, code, enhancedCode, words);
-  const why = fault === 'recipient' ? reasonOf(enhancedCode, code, words) : undefined;
-  return { phase, code, enhancedCode, answer: said, fault, ...defined({ why }) };
+  const failure = classOfRefusal(phase, code, enhancedCode, words);
+  const why = failure === 'permanent' ? reasonOf(enhancedCode, code, words) : undefined;
+  return { phase, code, enhancedCode, answer: said, failure, ...defined({ why }) };
 }
 
 /** Longer ones are cut: a relay may answer without end. */
@@ -93,7 +93,7 @@ export function reasonOf(status = '', code = 0, words = ''): MailReasonCode {
   return unknown ? 'unknown_mailbox' : 'refused';
 }
 
-/** Why the applicant's server refused; whose fault an answer is, `faultOf` says. */
+/** Why the applicant's server refused; `classOfRefusal` says whether it did. */
 const STATUSES = [
   [/^5\.1\.(?:2|10)$|^5\.4\.4$/, 'domain_refused'],
   [/^5\.1\.[01346]$/, 'unknown_mailbox'],
@@ -103,22 +103,27 @@ const STATUSES = [
 ] as const satisfies readonly (readonly [RegExp, MailReasonCode])[];
 
 /**
- * A wrong `recipient` loses an applicant, so the answer must say it. At MAIL FROM the relay does
+ * A wrong `permanent` loses an applicant, so the answer must say it. At MAIL FROM the relay does
  * not know the recipient.
  */
-function faultOf(phase: Refusal['phase'], code: number, status = '', words: string): Fault {
+function classOfRefusal(
+  phase: Refusal['phase'],
+  code: number,
+  status = '',
+  words: string,
+): RefusalClass {
   const mailbox = /^[45]\.[12]\./.test(status);
   const aboutUs = ABOUT_US.test(words);
   const throttled =
     code === 421 || /^4\.[37]\./.test(status) || (THROTTLED.test(words) && !mailbox);
-  if (phase === 'mail') return throttled || code < 500 ? 'capacity' : 'sender';
+  if (phase === 'mail') return throttled || code < 500 ? 'throttled' : 'relay';
   if (throttled && !GREYLISTED.test(words) && !(aboutUs && !THROTTLED.test(words)))
-    return 'capacity';
+    return 'throttled';
   if (code < 500) return aboutUs ? 'ours' : 'busy';
   if (aboutUs) return 'ours';
   const byCode = phase === 'rcpt' && status === '' && NO_MAILBOX_CODES.has(code);
   const byStatus = /^5\.[12]\.|^5\.4\.4$/.test(status) && !/^5\.1\.[78]$/.test(status);
-  return byCode || byStatus || NO_SUCH_MAILBOX.test(words) ? 'recipient' : 'ours';
+  return byCode || byStatus || NO_SUCH_MAILBOX.test(words) ? 'permanent' : 'ours';
 }
 
 export const CODES = /^(\d{3})(?:[ -](\d\.\d{1,3}\.\d{1,3})\b)?/;
@@ -149,8 +154,8 @@ export function describeFailure(thrown: unknown, progress: Progress): HandOver {
   return { result: 'unreachable', connected, cause, ...defined({ outage }) };
 }
 
-export function senderOutage({ fault, code }: Refusal): Outage {
-  const isRefused = fault === 'sender';
+export function senderOutage({ failure, code }: Refusal): Outage {
+  const isRefused = failure === 'relay';
   const command = isRefused ? 'MAIL FROM' : undefined;
   const error = Object.assign(new Error('MAIL FROM failed'), { command, responseCode: code });
   return { reason: isRefused ? 'refused' : 'no_capacity', error };

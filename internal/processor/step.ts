@@ -10,7 +10,7 @@ import type { LedgerStore } from '../account/mail-ledger.ts';
 import type { Blame, MailPlace } from '../mail/mail-gate.ts';
 import type { Mailer } from '../mail/mailer.ts';
 import type { MailSettings, Message } from '../mail/message.ts';
-import type { Fault, HandOver } from '../mail/relay-answers.ts';
+import type { HandOver } from '../mail/relay-answers.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { DeadlineError, jittered, retryUntilDone } from '../platform/process/deadline.ts';
 import { defined } from '../platform/process/defined.ts';
@@ -309,17 +309,9 @@ export function classOfHandOver(
     case 'unreachable':
       return 'transient';
     case 'refused':
-      return classOf[handOver.fault];
+      return handOver.failure;
   }
 }
-
-const classOf = {
-  sender: 'relay',
-  capacity: 'throttled',
-  recipient: 'permanent',
-  ours: 'ours',
-  busy: 'busy',
-} as const satisfies Record<Fault, FailureClass>;
 
 const SETTLE_RETRY = { firstMs: 500, capMs: 5_000 } as const;
 const SETTLE_TRIES = 120;

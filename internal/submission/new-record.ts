@@ -26,7 +26,7 @@ interface Result {
   readonly body?: { readonly bytes: Uint8Array; readonly received: number };
   readonly idempotencyKey?: string | undefined;
   /** Of an accepted request: when reconcile first looks. */
-  readonly dueInMs?: number;
+  readonly dueInMs?: number | undefined;
   /** Of all others. */
   readonly keptDays?: number;
 }

@@ -131,7 +131,7 @@ describe.each([true, false])('where commands may come together: %s', (pipelining
         phase,
         code: 421,
         enhancedCode: '4.3.2',
-        fault: 'capacity',
+        failure: 'throttled',
       };
       relay.odd = { at, ...busy };
       expect(await handOver(mailer)).toMatchObject(refused);

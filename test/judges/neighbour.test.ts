@@ -129,11 +129,11 @@ async function judge(
 const moments = { rcpt: 'rcpt', data: 'data-command', content: 'data' } as const;
 /** One known answer of each kind at each phase. */
 const answers = new Map<string, SmtpFault>();
-for (const { phase, answer, fault } of knownAnswers) {
+for (const { phase, answer, failure } of knownAnswers) {
   if (phase === 'mail') continue;
   const message = answer.slice(4).replaceAll('\n', ' ');
   const code = Number(answer.slice(0, 3));
-  const name = `${fault} at ${phase}`;
+  const name = `${failure} at ${phase}`;
   if (!answers.has(name)) answers.set(name, { at: moments[phase], answer: { code, message } });
 }
 answers.set('silence at rcpt', { at: 'rcpt', hang: true });

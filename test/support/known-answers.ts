@@ -1,20 +1,20 @@
 /** Answers of well-known relays with their class. */
 import { parse } from 'yaml';
-import type { Fault, Refusal } from '../../internal/mail/relay-answers.ts';
+import type { Refusal, RefusalClass } from '../../internal/mail/relay-answers.ts';
 import { read } from './pages.ts';
 
 type Phase = Refusal['phase'];
-type Answers = Readonly<Record<string, Record<Phase, Record<string, Fault>>>>;
+type Answers = Readonly<Record<string, Record<Phase, Record<string, RefusalClass>>>>;
 
 export const knownAnswers = Object.entries(
   parse(read('test/support/known-answers.yaml')) as Answers,
 ).flatMap(([relay, phases]) =>
   Object.entries(phases).flatMap(([phase, answers]) =>
-    Object.entries(answers).map(([answer, fault]) => ({
+    Object.entries(answers).map(([answer, failure]) => ({
       relay,
       phase: phase as Phase,
       answer,
-      fault,
+      failure,
     })),
   ),
 );
