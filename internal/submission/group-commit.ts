@@ -10,6 +10,7 @@ import { ownerName } from '../partner/key-terms.ts';
 import { type Batcher, newBatcher } from '../platform/process/batcher.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import type { PlainHistogram, PlainGauge } from '../platform/process/registry.ts';
+import { pause } from '../platform/process/deadline.ts';
 import { inSpans } from '../platform/process/tracing.ts';
 import {
   databaseSpan,
@@ -78,7 +79,8 @@ interface GroupCommitMetrics {
 /** An estimate without the body. */
 const RECORD_OVERHEAD_BYTES = 700;
 /** A deadlock that the database ended, or a key that became free, costs a further one. */
-const SENDS_AT_MOST = 3;
+const SENDS_AT_MOST = 4;
+const APART_MS = 50;
 /** An answer may be this late. */
 const SWEEP_MS = 20;
 
@@ -248,7 +250,10 @@ export class GroupCommit {
     const again = [...retryable.keys()].filter(mayRepeat);
     for (const entry of again) retryable.delete(entry);
     for (const [entry, result] of retryable) entry.settle(result);
-    if (again.length > 0) await this.#send(inKeyOrder(again), sends + 1);
+    if (again.length === 0) return;
+    // Two that deadlocked would meet again.
+    await pause(Math.random() * APART_MS);
+    await this.#send(inKeyOrder(again), sends + 1);
   }
 
   /**

@@ -20,7 +20,7 @@ const EVERY_SECONDS = 1;
 const POLL_MS = 250;
 const NOW_EVERY_MS = 1_000;
 /** Some values begin again at each scrape, which here is each second. */
-const COMMAND_TRIES = 3;
+const COMMAND_TRIES = 5;
 /** Long enough for an expired claim and three attempts at a mail. */
 const FIRE_TIMEOUT_MS = 150_000;
 const RESOLVE_TIMEOUT_MS = 150_000;

@@ -96,7 +96,7 @@ test('an insert that lost a deadlock is sent again, so that its request is accep
     const inserts = set.commands.get('insert') ?? 0;
     set.deadlock(SUBMISSIONS, Infinity);
     expectAnswer(await send(ingest.url, { key: world.key, body }), 500, bodies.internal);
-    expect((set.commands.get('insert') ?? 0) - inserts).toBe(3);
+    expect((set.commands.get('insert') ?? 0) - inserts).toBe(4);
   } finally {
     await set.close();
   }
