@@ -6,7 +6,7 @@ import type { Db, MongoClient } from 'mongodb';
 import { defined } from '../../internal/platform/process/defined.ts';
 import { type NameFrom, Trail, type TrailEntry } from '../../internal/trail/trail.ts';
 import { runCommand } from '../../internal/cli/command-line.ts';
-import { EXIT, UsageError, type Desk, type ExitCode } from '../../internal/cli/command.ts';
+import { EXIT, UsageError, type CommandStores, type ExitCode } from '../../internal/cli/command.ts';
 import { storesOf } from '../../internal/orders/order.ts';
 import { DAY_MS } from '../../internal/platform/process/clock.ts';
 import {
@@ -56,7 +56,7 @@ export async function runCli(
       note,
       clock,
       keysNamespace: readTerminalEnvironment(env).keysNamespace,
-      openDesk: (values) => {
+      openStores: (values) => {
         if ('fault' in store) throw store.fault;
         return deskOf(store, clock, {
           ...operator(values.as, env),
@@ -108,7 +108,7 @@ function deskOf(
   { config, db }: Store,
   clock: DatabaseClock,
   trail: Omit<ConstructorParameters<typeof Trail>[0], 'db' | 'clock'>,
-): Desk {
+): CommandStores {
   const retention = retentionOf(config);
   const { completed, undeliverable, closed } = retention;
   return {

@@ -5,10 +5,10 @@ import { KeptFindings } from '../../internal/partner/kept-findings.ts';
 import { Trail } from '../../internal/trail/trail.ts';
 import { Activity, LIMITED_MS } from '../../internal/console/activity.ts';
 import { readPods } from '../../internal/console/readings.ts';
-import type { ConsoleDesk } from '../../internal/console/routes.ts';
+import type { ConsoleTools } from '../../internal/console/routes.ts';
 import { startConsole } from '../../internal/console/server.ts';
 import { SESSION_SECONDS, type ConsolePerson } from '../../internal/console/sign-in.ts';
-import { storesOf, type Office } from '../../internal/orders/order.ts';
+import { storesOf, type OrderContext } from '../../internal/orders/order.ts';
 import { later, type Clock } from '../../internal/platform/process/clock.ts';
 import { DeadlineError } from '../../internal/platform/process/deadline.ts';
 import { defined } from '../../internal/platform/process/defined.ts';
@@ -62,8 +62,8 @@ export async function startConsoleProcess(config: ConfigOf<'console'>, tools: Pr
   const trail = trailOf({ name: '', nameFrom: 'console' });
   const stores = storesOf({ db, retention: retentionOf(config), clock });
   const reads = { ...stores, trail };
-  const officeOf = (person: ConsolePerson, why?: string): Office => ({
-    desk: { ...stores, trail: trailOf(person, why) },
+  const orderContextOf = (person: ConsolePerson, why?: string): OrderContext => ({
+    stores: { ...stores, trail: trailOf(person, why) },
     clock,
   });
   const ended = new Set<string>();
@@ -78,8 +78,8 @@ export async function startConsoleProcess(config: ConfigOf<'console'>, tools: Pr
     command: config.CONSOLE_COMMAND,
     secret: config.CONSOLE_SESSION_SECRET ?? randomBytes(32).toString('hex'),
     ...defined({ oidc: oidcOf(config) }),
-    desk: { reads, trailOf, activity },
-    ...defined({ officeOf: config.CONSOLE_ACTIONS ? officeOf : undefined }),
+    tools: { reads, trailOf, activity },
+    ...defined({ orderContextOf: config.CONSOLE_ACTIONS ? orderContextOf : undefined }),
     ended,
   });
   closers.add('console', () => server.close());
@@ -116,7 +116,7 @@ function oidcOf(config: ConfigOf<'console'>) {
 function followReadings(
   { CONSOLE_PROCESSES: addresses }: ConfigOf<'console'>,
   parts: {
-    readonly reads: ConsoleDesk['reads'];
+    readonly reads: ConsoleTools['reads'];
     readonly kept: KeptFindings;
     readonly clock: Clock;
     readonly loops: Loops<'pods' | 'stored'>;

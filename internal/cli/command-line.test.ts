@@ -5,7 +5,7 @@ import { systemClock } from '../platform/process/clock.ts';
 import { MongoServerError } from 'mongodb';
 import { DeadlineError } from '../platform/process/deadline.ts';
 import { NotDurableError } from '../platform/stores/mongo.ts';
-import { CommandError, EXIT, UsageError, type Desk, type Values } from './command.ts';
+import { CommandError, EXIT, UsageError, type CommandStores, type Values } from './command.ts';
 import { help, runCommand } from './command-line.ts';
 import { FIND_DEFAULT } from './queries.ts';
 import { OPEN_COUNTED } from '../view/partners.ts';
@@ -25,11 +25,11 @@ const runWith = (fault: Error, ...words: readonly string[]) =>
     ...words,
   );
 
-async function runOn(open: () => Desk, ...words: readonly string[]) {
+async function runOn(open: () => CommandStores, ...words: readonly string[]) {
   let notes = '';
   let values: Values | undefined;
   const stdout = new PassThrough({ encoding: 'utf8' });
-  const openDesk = (given: Values): Desk => {
+  const openStores = (given: Values): CommandStores => {
     values = given;
     return open();
   };
@@ -38,7 +38,7 @@ async function runOn(open: () => Desk, ...words: readonly string[]) {
     note: (text) => void (notes += `${text}\n`),
     keysNamespace: 'keys',
     clock: { now: () => now, monotonicMs: () => systemClock.monotonicMs() },
-    openDesk,
+    openStores,
     catchStop: () => new AbortController().signal,
     storeFault: () => 'the store',
   });
@@ -113,8 +113,8 @@ test.each([
   ['account', 'release', 'req_x'],
   ['keys', 'revoke', '371b03fdc691'],
 ])('%s %s in a pod is refused without a name', async (...words) => {
-  const desk = { trail: { nameFrom: 'host' } } as Desk;
-  const ran = await runOn(() => desk, ...words, '--yes');
+  const stores = { trail: { nameFrom: 'host' } } as CommandStores;
+  const ran = await runOn(() => stores, ...words, '--yes');
   expect(ran).toMatchObject({ code: 2, answer: '' });
   expect(ran.notes).toContain('--as is missing');
 });

@@ -26,7 +26,7 @@ import {
   UsageError,
   type Call,
   type Command,
-  type Desk,
+  type CommandStores,
   type ExitCode,
   type Lines,
   type OptionName,
@@ -161,7 +161,7 @@ function checkTogether(name: string, { idempotencyKey, partner, since, until }: 
 interface Surroundings extends Pick<Call, 'clock' | 'keysNamespace'> {
   readonly stdout: Writable;
   readonly note: Call['note'];
-  readonly openDesk: (values: Values) => Desk;
+  readonly openStores: (values: Values) => CommandStores;
   /** Without this call, a signal ends the process. */
   readonly catchStop: () => AbortSignal;
   /** Contains no user or password. */
@@ -172,7 +172,7 @@ export async function runCommand(
   words: readonly string[],
   surroundings: Surroundings,
 ): Promise<ExitCode> {
-  const { stdout, note, clock, openDesk, catchStop } = surroundings;
+  const { stdout, note, clock, openStores, catchStop } = surroundings;
   let code: ExitCode = EXIT.usage;
   const output = {
     writeOut: (text: string) => write(text.trimEnd(), stdout),
@@ -180,7 +180,7 @@ export async function runCommand(
     outputError: (text: string) => complain(text.replace(/^error: /, ''), surroundings),
   };
   const program = programOf(clock.now(), output, async (command, given) => {
-    let desk: Desk | undefined;
+    let stores: CommandStores | undefined;
     let stop: AbortSignal | undefined;
     const told = await command.run({
       ...surroundings,
@@ -188,8 +188,8 @@ export async function runCommand(
       get stop() {
         return (stop ??= catchStop());
       },
-      get desk() {
-        return (desk ??= openDesk(given.values));
+      get stores() {
+        return (stores ??= openStores(given.values));
       },
     });
     code = await print(told, given.values, surroundings);

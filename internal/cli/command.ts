@@ -1,6 +1,6 @@
 /** An operator's command: what it is called with, and what it tells. */
 import { z } from 'zod';
-import { givenFields, type OrderDesk } from '../orders/order.ts';
+import { givenFields, type OrderStores } from '../orders/order.ts';
 import { KEY_ID_LENGTH } from '../partner/api-key.ts';
 import { isPartnerId } from '../partner/key-secret.ts';
 import type { Clock } from '../platform/process/clock.ts';
@@ -37,7 +37,7 @@ export class UsageError extends CommandError {
   }
 }
 
-export type Desk = OrderDesk & Pick<Reads, 'accountRequestsKeptMs'>;
+export type CommandStores = OrderStores & Pick<Reads, 'accountRequestsKeptMs'>;
 
 /** What a command tells: one model, as text for people or as JSON for programs. */
 export interface Report {
@@ -66,7 +66,7 @@ export interface Call {
   readonly stop: AbortSignal;
   readonly keysNamespace: string;
   /** Opens the stores at first use. */
-  readonly desk: Desk;
+  readonly stores: CommandStores;
 }
 
 /** Its help stands in help.yaml under its name. */

@@ -11,7 +11,13 @@ import { isOpen } from '../submission/states.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { PersonalRecord } from '../submission/support-queries.ts';
 import { claimEnd } from '../view/plans.ts';
-import { CommandError, maybeRequestId, UsageError, type Call, type Desk } from './command.ts';
+import {
+  CommandError,
+  maybeRequestId,
+  UsageError,
+  type Call,
+  type CommandStores,
+} from './command.ts';
 import { guarded, type Many, runAll } from './orders.ts';
 
 const ALIKE_LISTED = 20;
@@ -32,10 +38,10 @@ export const erase = guarded({
       others: new Set(),
       isLeft: false,
     };
-    const { desk, values } = call;
+    const { stores, values } = call;
     const about = defined({ requestId: work.named });
     // The list shows where a person is found.
-    if (!values.yes) await desk.trail.revealed({ action: 'erase without --yes', ...about });
+    if (!values.yes) await stores.trail.revealed({ action: 'erase without --yes', ...about });
     const order: Many<Found> = {
       action: 'erase',
       pages: everything(work),
@@ -44,7 +50,7 @@ export const erase = guarded({
       about,
       plan: (found) => planOf(found, work),
       act: async ([found]) => ((await eraseFound(found!, call)) ? 1 : 0),
-      total: await desk.submissions.about(),
+      total: await stores.submissions.about(),
       row: (found, plan, outcome) => rowOf(found, plan, outcome, work),
       summary: (tally, rows) => summaryOf(tally, rows, work),
     };
@@ -95,7 +101,7 @@ async function subjectOf(call: Call): Promise<Pick<Erasure, 'person' | 'named'>>
 /** What the indexes find, then what stands in kept bodies, and the named request last. */
 async function* everything(work: Erasure): AsyncGenerator<Found[]> {
   const { person, named, looked, call } = work;
-  const { submissions, accounts } = call.desk;
+  const { submissions, accounts } = call.stores;
   const others = (page: readonly PersonalRecord[]) => page.filter(({ _id }) => _id !== named);
   for await (const page of submissions.ofApplicant(person))
     yield* withAccounts(others(page), 'applicant', work);
@@ -140,7 +146,7 @@ async function* withAccounts(
   });
   const ids = new Set(records.flatMap(({ _id }) => (gone.has(_id) ? [_id] : [])));
   if (ids.size === 0) return;
-  const accounts = (await call.desk.accounts.ofPerson({}, ids)).map(accountFound);
+  const accounts = (await call.stores.accounts.ofPerson({}, ids)).map(accountFound);
   yield accounts.filter(({ owner, requestId }) => isSame(person, owner) || requestId === named);
 }
 
@@ -161,29 +167,33 @@ function planOf(found: Found, { call, named, looked, isLeft }: Erasure): OrderPl
 
 async function eraseFound(
   { id, requestId, record, relation }: Found,
-  { desk, clock }: Call,
+  { stores, clock }: Call,
 ): Promise<boolean> {
   if (record === undefined) {
-    await desk.corrections.erase(requestId);
+    await stores.corrections.erase(requestId);
     return true;
   }
-  if (relation === 'mentioned') return desk.moves.eraseBody(record);
+  if (relation === 'mentioned') return stores.moves.eraseBody(record);
   // A worker's insert may still be pending in the database, although its claim has ended.
-  await desk.corrections.takePlace(id);
+  await stores.corrections.takePlace(id);
   let seen = record;
   // Others may move the request between read and write, so it is read again a few times.
   for (let tries = 1; ; tries += 1) {
-    if (await desk.moves.move('erase', { seen }, `operator erase by ${desk.trail.by}`)) return true;
-    const now = await desk.submissions.byId(id);
+    if (await stores.moves.move('erase', { seen }, `operator erase by ${stores.trail.by}`))
+      return true;
+    const now = await stores.submissions.byId(id);
     if (now === undefined || now.erasedAt !== undefined) return now !== undefined;
     if (tries === ERASE_TRIES || claimEnd(now, clock.now()) !== undefined)
-      return keepWhole(id, desk);
+      return keepWhole(id, stores);
     seen = now;
   }
 }
 
 /** Frees the place of an account, unless another order erased the request meanwhile. */
-async function keepWhole(id: string, { corrections, submissions }: Desk): Promise<boolean> {
+async function keepWhole(
+  id: string,
+  { corrections, submissions }: CommandStores,
+): Promise<boolean> {
   await corrections.freePlace(id);
   const isErased = (await submissions.byId(id))?.erasedAt !== undefined;
   if (isErased) await corrections.takePlace(id);
@@ -247,7 +257,7 @@ function otherHalf(person: Person, { email = '', ein = '' }: Person): string {
 
 /** Requests that are left although they may be the same person's: of the same EIN or address. */
 async function alikeOf({ person, named, others, gone, call }: Erasure) {
-  const { submissions, accounts } = call.desk;
+  const { submissions, accounts } = call.stores;
   const same = person.ein === undefined ? 'ein' : 'email';
   const found = new Set<string>();
   others.delete('');

@@ -72,7 +72,7 @@ export function guarded({ final, reasoned, run, ...command }: Guarded): Command 
       if (reasoned && yes && why === undefined)
         throw new UsageError(`${name}: --why is missing: it is the reason`);
       // What cannot be undone is not done by "somebody in a pod".
-      if (final && yes && call.desk.trail.nameFrom === 'host')
+      if (final && yes && call.stores.trail.nameFrom === 'host')
         throw new UsageError(`${name}: --as is missing: it cannot be undone, so say who you are`);
       try {
         return await run(call);
@@ -166,7 +166,7 @@ export async function runAll<T>(many: Many<T>, call: Call): Promise<Report> {
   };
   const order = { ...many, each, paged: progressOf(many.total, call) };
   try {
-    await runMany(order, tally, call.desk.trail, call.stop);
+    await runMany(order, tally, call.stores.trail, call.stop);
   } catch (fault) {
     // What is done is told in any case, and where to go on.
     tally.isStopped = true;
@@ -256,7 +256,7 @@ export const resend = manyCommandOf(
   {
     past: 'resent',
     states: ['completed', unanswered],
-    act: async ([target], given, office) => Number(await resendOrder.act(target!, given, office)),
+    act: async ([target], given, context) => Number(await resendOrder.act(target!, given, context)),
     // Each account gets a new version of its e-mail.
     size: 1,
   },
@@ -327,7 +327,7 @@ async function ofQuery(
     const choice = states.map((each) => `--state ${each}`).join(' or ');
     throw new UsageError(`${order.name}: give a REQUEST_ID, or ${choice}`);
   }
-  const total = limit ?? (await call.desk.submissions.count(values));
+  const total = limit ?? (await call.stores.submissions.count(values));
   const given = givenBy(call);
   // `never`: whatever is done later, the command does not change them.
   let [waiting, never] = [0, 0];

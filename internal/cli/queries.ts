@@ -82,16 +82,17 @@ export const show: Command = {
   name: 'show',
   positionals: [requestIdOrAddress],
   options: ['reveal', 'as', 'why'],
-  run: async ({ desk, values, clock, positionals: [name = ''] }) => {
+  run: async ({ stores, values, clock, positionals: [name = ''] }) => {
     const { reveal = false } = values;
     const now = clock.now();
     const byAddress = isAddress(name);
-    const found = byAddress ? await lookUpAddress(name, desk) : await lookUp(name, desk, now);
+    const found = byAddress ? await lookUpAddress(name, stores) : await lookUp(name, stores, now);
     const action = ['show', ...(byAddress ? ['by address'] : []), ...(reveal ? ['--reveal'] : [])];
     const requestId = 'missing' in found ? {} : { requestId: found._id };
-    if (byAddress || reveal) await desk.trail.revealed({ action: action.join(' '), ...requestId });
+    if (byAddress || reveal)
+      await stores.trail.revealed({ action: action.join(' '), ...requestId });
     if ('missing' in found) throw new CommandError(found.missing);
-    const view = await requestView(found, desk, { now, reveal });
+    const view = await requestView(found, stores, { now, reveal });
     return { json: view.json, text: pageOf(view, now) };
   },
 };
@@ -177,7 +178,7 @@ export const find: Command = {
       );
     if (values.count) return countRequests(call);
     const { limit = FIND_DEFAULT, reveal = false } = values;
-    const found = await call.desk.submissions.newest(values, limit + 1);
+    const found = await call.stores.submissions.newest(values, limit + 1);
     const shown = found.slice(0, limit);
     const [only] = shown;
     const about = shown.length === 1 ? { requestId: only!._id } : { count: shown.length };
@@ -197,7 +198,7 @@ const COUNTED = (['count', 'partner', 'state', 'field', 'why', 'newest'] as cons
 
 async function countRequests(call: Call): Promise<Report> {
   await noteSearch('find --count', call, false);
-  const rows = await tallyOf(call.values, call.desk);
+  const rows = await tallyOf(call.values, call.stores);
   return listed(COUNTED, rows, { json: rows, now: call.clock.now() });
 }
 
@@ -211,29 +212,29 @@ export const exportRequests: Command = {
   },
 };
 
-async function* exported({ desk, values }: Call): AsyncGenerator<object> {
+async function* exported({ stores, values }: Call): AsyncGenerator<object> {
   const { reveal = false } = values;
-  for await (const page of desk.submissions.pages(values, { bodies: reveal }))
+  for await (const page of stores.submissions.pages(values, { bodies: reveal }))
     for (const record of page) yield recordJson(record, reveal);
 }
 
 /** A search for a person and a reveal leave an entry in the trail. */
 async function noteSearch(
   command: string,
-  { desk, values }: Call,
+  { stores, values }: Call,
   reveal: boolean,
   about: { readonly requestId?: string; readonly count?: number } = {},
 ): Promise<void> {
   const action = searchInWords(command, values, reveal);
-  if (action !== undefined) await desk.trail.revealed({ action, ...about });
+  if (action !== undefined) await stores.trail.revealed({ action, ...about });
 }
 
 export const audit: Command = {
   name: 'audit',
   positionals: [],
   options: ['since'],
-  run: async ({ desk, values, clock }) => {
-    const view = await auditView(desk, clock, values.since);
+  run: async ({ stores, values, clock }) => {
+    const view = await auditView(stores, clock, values.since);
     return {
       json: forPrograms(view),
       text: auditPageOf(view, clock.now()),
@@ -301,7 +302,7 @@ const lastUse = [
 
 export const partnerList = listOf({
   name: 'partner list',
-  read: ({ desk, clock }) => partnersView(desk, clock.now()),
+  read: ({ stores, clock }) => partnersView(stores, clock.now()),
   columns: [
     ['PARTNER', ({ partner }) => partner],
     ['STATUS', ({ status }) => status],
@@ -318,7 +319,7 @@ export const partnerList = listOf({
 
 export const partnerHolds = listOf({
   name: 'partner holds',
-  read: ({ desk }) => holdsView(desk),
+  read: ({ stores }) => holdsView(stores),
   columns: [
     ['PARTNER', ({ partner }) => partner],
     ['ON HOLD', ({ at, by }, now) => `${fromNow(at, now)} by ${by}`],
@@ -330,7 +331,7 @@ export const partnerHolds = listOf({
 export const keysList = listOf({
   name: 'keys list',
   options: ['partner'],
-  read: ({ desk, values }) => keysView(desk, values.partner),
+  read: ({ stores, values }) => keysView(stores, values.partner),
   columns: [
     ['PARTNER', ({ partner }) => partner],
     ['STATUS', keyStatusInWords],

@@ -6,7 +6,7 @@ import type { TallyLine } from '../view/search.ts';
 import { Activity } from './activity.ts';
 import { nowView } from './now.ts';
 import type { Pod } from './readings.ts';
-import type { ConsoleDesk } from './routes.ts';
+import type { ConsoleTools } from './routes.ts';
 import { startConsole } from './server.ts';
 
 const START = new Date('2026-11-27T12:00:00Z');
@@ -184,7 +184,7 @@ async function tilesOf(activity: Activity): Promise<Readonly<Record<string, stri
     port: 0,
     secret: 'a secret of 32 characters or more',
     command: 'partner-ingest',
-    desk: { activity, reads: {} } as unknown as ConsoleDesk,
+    tools: { activity, reads: {} } as unknown as ConsoleTools,
     ended: new Set(),
     clock: { now: () => now, monotonicMs: () => 0 },
     log: createLogger('console', 'silent'),

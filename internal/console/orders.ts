@@ -6,7 +6,7 @@ import {
   openOrder,
   OrderRefused,
   type Given,
-  type Office,
+  type OrderContext,
   type OneOrder,
   type OpenOrder,
 } from '../orders/order.ts';
@@ -39,7 +39,7 @@ const FIELDS = {
 interface Action {
   /** In the trail. */
   readonly called: string;
-  readonly open: (given: Given, office: Office) => Promise<OpenOrder>;
+  readonly open: (given: Given, context: OrderContext) => Promise<OpenOrder>;
   readonly final: boolean;
   readonly field?: keyof typeof FIELDS;
   /** Of the last part of its address; undefined if that names nothing. */
@@ -61,7 +61,7 @@ function actionOf<T>(
     order.name.split(' ').at(-1)!,
     {
       called: order.name,
-      open: (given, office) => openOrder(order, given, office, { reveal: false }),
+      open: (given, context) => openOrder(order, given, context, { reveal: false }),
       final: order.final === true,
       ...defined({ field }),
       givenBy,
@@ -82,8 +82,8 @@ const actions: ReadonlyMap<string, Action> = new Map([
 ]);
 
 export interface OrderParts {
-  /** The desk of an order; its trail names this person and reason. */
-  readonly officeOf: (person: ConsolePerson, why?: string) => Office;
+  /** What an order is given; its trail names this person and reason. */
+  readonly orderContextOf: (person: ConsolePerson, why?: string) => OrderContext;
   readonly log: Logger;
   readonly databaseFault: (error: unknown) => string | undefined;
 }
@@ -109,10 +109,10 @@ export function addOrders(app: FastifyInstance, parts: OrderParts): void {
     if (order === undefined) return reply.callNotFound();
     const person = request.person!;
     if (person.role !== 'operator') return reply.say(403, NOT_ALLOWED);
-    const office = parts.officeOf(person);
+    const context = parts.orderContextOf(person);
     return answered(reply, order.part, parts, async () => {
-      const opened = await order.action.open(order.about, office);
-      return impossible(opened) ?? formOf(order, opened, office);
+      const opened = await order.action.open(order.about, context);
+      return impossible(opened) ?? formOf(order, opened, context);
     });
   });
   app.post(path, LIMITED, async (request, reply) => {
@@ -122,14 +122,14 @@ export function addOrders(app: FastifyInstance, parts: OrderParts): void {
     if (person.role === 'operator') {
       const form = filledIn(request.body as object);
       return answered(reply, order.part, parts, (begin) =>
-        carryOut(order, form, parts.officeOf(person, form['why']), begin),
+        carryOut(order, form, parts.orderContextOf(person, form['why']), begin),
       );
     }
     const { about, action } = order;
     const { called } = action;
     parts.log.warn({ operator: person.name, sub: person.sub, action: called }, 'not an operator');
     const { requestId, partnerId, keyId } = about;
-    const { trail } = parts.officeOf(person).desk;
+    const { trail } = parts.orderContextOf(person).stores;
     const refused = trail.refused({ action: called, ...defined({ requestId, partnerId, keyId }) });
     await withDeadline(refused, REFUSAL_WITHIN_MS, 'the trail').catch((error: unknown) =>
       parts.log.warn({ reason: faultOf(error, parts) }, 'a refusal was not noted'),
@@ -148,22 +148,22 @@ interface Asked {
 async function carryOut(
   order: Asked,
   form: Readonly<Record<string, string>>,
-  office: Office,
+  context: OrderContext,
   begin: () => void,
 ): Promise<Answer> {
   const { action, about } = order;
   const { given, faults } = givenIn(form, action);
-  const opened = await action.open({ ...about, ...given }, office);
+  const opened = await action.open({ ...about, ...given }, context);
   const { words } = opened;
   const cannot = impossible(opened);
   if (cannot !== undefined) return cannot;
   const { why } = form;
   if (form['seen'] !== opened.seen)
-    return formOf(order, opened, office, { why, changed: true, status: 409 });
+    return formOf(order, opened, context, { why, changed: true, status: 409 });
   const name = confirmationOf(action, words.about);
   if (name !== undefined && form['typed'] !== name) faults['typed'] = `It must be ${name}.`;
   if (Object.keys(faults).length > 0)
-    return formOf(order, opened, office, { why, faults, status: 400 });
+    return formOf(order, opened, context, { why, faults, status: 400 });
   if (!(await opened.act(begin)))
     return say(
       409,
@@ -264,7 +264,7 @@ function modelOf({ name, part, action }: Asked, { plan, words, seen }: OpenOrder
 async function formOf(
   order: Asked,
   opened: OpenOrder,
-  office: Office,
+  context: OrderContext,
   more: {
     readonly why?: string | undefined;
     readonly changed?: true;
@@ -272,7 +272,7 @@ async function formOf(
     readonly status?: number;
   } = {},
 ): Promise<Answer> {
-  const counts = await countsOf(opened.words.about, office);
+  const counts = await countsOf(opened.words.about, context);
   const model = { faults: {}, ...modelOf(order, opened), counts, ...more };
   return (reply) => reply.page('order', model);
 }
@@ -280,13 +280,13 @@ async function formOf(
 /** How much it is about. */
 async function countsOf(
   { partnerId, keyId, accountId }: About,
-  { desk }: Office,
+  { stores }: OrderContext,
 ): Promise<readonly string[]> {
   if (partnerId === undefined)
     return ['1 request', ...(accountId === undefined ? [] : ['1 account'])];
   const [keys, open] = await Promise.all([
-    keysView(desk, partnerId),
-    desk.submissions.countOpen(partnerId, OPEN_COUNTED),
+    keysView(stores, partnerId),
+    stores.submissions.countOpen(partnerId, OPEN_COUNTED),
   ]);
   const active = keys.filter(({ status }) => status === 'active').length;
   return [

@@ -29,7 +29,7 @@ const KEPT = ['id', 'since', 'until', ...Object.keys(fields)];
 const CONTINUED = 1_000;
 const CONTINUED_MS = 3_600_000;
 
-export interface ConsoleDesk {
+export interface ConsoleTools {
   readonly reads: Omit<Reads, 'accountRequestsKeptMs'>;
   /** A trail that names this person. */
   readonly trailOf: (person: ConsolePerson, why?: string) => Pick<Trail, 'revealed' | 'loggedOut'>;
@@ -38,16 +38,16 @@ export interface ConsoleDesk {
 
 type Form = Readonly<Record<string, string>>;
 
-export function addRoutes(app: FastifyInstance, desk: ConsoleDesk, clock: Clock): void {
-  addNow(app, desk, clock);
+export function addRoutes(app: FastifyInstance, tools: ConsoleTools, clock: Clock): void {
+  addNow(app, tools, clock);
   const inTurn = inTurns();
-  addFind(app, desk, clock, inTurn);
-  addRequest(app, desk, clock);
-  addLists(app, desk, clock, inTurn);
-  addRequestLists(app, desk.reads, clock, inTurn);
+  addFind(app, tools, clock, inTurn);
+  addRequest(app, tools, clock);
+  addLists(app, tools, clock, inTurn);
+  addRequestLists(app, tools.reads, clock, inTurn);
 }
 
-function addNow(app: FastifyInstance, { activity }: ConsoleDesk, clock: Clock): void {
+function addNow(app: FastifyInstance, { activity }: ConsoleTools, clock: Clock): void {
   app.get('/', (_, reply) => {
     const view = nowView(activity, clock.now());
     return reply.page('now', { title: 'Now', view, listOf: listsOf(view.turnedAway) });
@@ -65,7 +65,7 @@ function addNow(app: FastifyInstance, { activity }: ConsoleDesk, clock: Clock): 
   );
 }
 
-function addFind(app: FastifyInstance, desk: ConsoleDesk, clock: Clock, inTurn: InTurn): void {
+function addFind(app: FastifyInstance, tools: ConsoleTools, clock: Clock, inTurn: InTurn): void {
   /** By the token in the form that asks for the next page, so that no page holds personal data. */
   const continued = new Map<string, { readonly asked: Form; readonly before: string }>();
   const page = (reply: FastifyReply, more: object) =>
@@ -76,7 +76,7 @@ function addFind(app: FastifyInstance, desk: ConsoleDesk, clock: Clock, inTurn: 
     const { asked, before } = continued.get(form['more'] ?? '') ?? { asked: form };
     const named = asked['id'] && plainText(asked['id']);
     if (named !== undefined && !isAddress(named)) {
-      const found = await lookUp(named, desk.reads, clock.now());
+      const found = await lookUp(named, tools.reads, clock.now());
       if ('missing' in found) return page(reply, { missing: found.missing });
       return reply.redirect(`/requests/${found._id}`, 303);
     }
@@ -99,14 +99,14 @@ function addFind(app: FastifyInstance, desk: ConsoleDesk, clock: Clock, inTurn: 
     const person = request.person!;
     // By parts, a viewer could read what is masked, a letter at a time.
     const wholeName = person.role === 'viewer';
-    const { submissions } = desk.reads;
+    const { submissions } = tools.reads;
     const found = await inTurn(request, () =>
       submissions.newest({ ...search, wholeName, ...defined({ before }) }, FOUND_PAGE + 1),
     );
     const { shown, next } = firstOf(found, FOUND_PAGE);
     const action = searchInWords('find', search, false);
     const requestIds = shown.map(({ _id }) => _id);
-    if (action !== undefined) await desk.trailOf(person).revealed({ action, requestIds });
+    if (action !== undefined) await tools.trailOf(person).revealed({ action, requestIds });
     const rows = shown.map((record) => rowOf(record, false));
     if (next === undefined) return page(reply, { ...again, found: rows });
     const token = randomUUID();
@@ -128,9 +128,9 @@ export function filledIn(form: object): Form {
   return Object.fromEntries(all.filter(([, value]) => value !== ''));
 }
 
-function addRequest(app: FastifyInstance, desk: ConsoleDesk, clock: Clock): void {
+function addRequest(app: FastifyInstance, tools: ConsoleTools, clock: Clock): void {
   const find = (request: FastifyRequest) =>
-    lookUp((request.params as { id: string }).id, desk.reads, clock.now());
+    lookUp((request.params as { id: string }).id, tools.reads, clock.now());
   const page = async (
     reply: FastifyReply,
     found: FoundSubmission,
@@ -142,10 +142,10 @@ function addRequest(app: FastifyInstance, desk: ConsoleDesk, clock: Clock): void
       fault,
       whyMax: WHY_MAX,
       status: fault === undefined ? 200 : 400,
-      view: await requestView(found, desk.reads, {
+      view: await requestView(found, tools.reads, {
         now: clock.now(),
         reveal,
-        ...defined({ line: desk.activity.line() }),
+        ...defined({ line: tools.activity.line() }),
       }),
     });
   app.get('/requests/:id', async (request, reply) => {
@@ -166,14 +166,14 @@ function addRequest(app: FastifyInstance, desk: ConsoleDesk, clock: Clock): void
       return page(reply, found, { reveal: false, fault });
     }
     const action = { action: 'show --reveal', requestId: found._id };
-    await desk.trailOf(person, why.data).revealed(action);
+    await tools.trailOf(person, why.data).revealed(action);
     return page(reply, found, { reveal: true });
   });
 }
 
 function addLists(
   app: FastifyInstance,
-  { reads, activity }: ConsoleDesk,
+  { reads, activity }: ConsoleTools,
   clock: Clock,
   inTurn: InTurn,
 ): void {

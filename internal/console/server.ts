@@ -13,7 +13,7 @@ import type { Logger } from '../platform/process/log.ts';
 import { isLoopback } from '../platform/http/networks.ts';
 import { addOrders, type OrderParts } from './orders.ts';
 import { addPages } from './render.ts';
-import { addRoutes, type ConsoleDesk } from './routes.ts';
+import { addRoutes, type ConsoleTools } from './routes.ts';
 import {
   addEverybody,
   addSignIn,
@@ -41,9 +41,9 @@ interface ConsoleOptions {
   readonly oidc?: OidcOptions;
   /** How the operator's command is run in this installation. */
   readonly command: string;
-  readonly desk: ConsoleDesk;
+  readonly tools: ConsoleTools;
   /** Absent: nobody may act. */
-  readonly officeOf?: OrderParts['officeOf'];
+  readonly orderContextOf?: OrderParts['orderContextOf'];
   /** Sessions that people ended, at this pod or another. */
   readonly ended: Set<string>;
   readonly clock: Clock;
@@ -71,9 +71,9 @@ export async function startConsole(
   guard(app, oidc !== undefined);
   answerErrors(app, options);
   addAssets(app);
-  addRoutes(app, options.desk, clock);
-  const { officeOf } = options;
-  if (officeOf !== undefined) addOrders(app, { ...options, officeOf });
+  addRoutes(app, options.tools, clock);
+  const { orderContextOf } = options;
+  if (orderContextOf !== undefined) addOrders(app, { ...options, orderContextOf });
   await app.listen({ host: listenHost(host), port });
   return { url: urlOf(app.server), close: () => app.close() };
 }

@@ -123,7 +123,7 @@ interface SignInParts {
   readonly log: Logger;
   /** Sessions whose cookie is void, although its time is not over. */
   readonly ended: Set<string>;
-  readonly desk: { readonly trailOf: (person: ConsolePerson) => Pick<Trail, 'loggedOut'> };
+  readonly tools: { readonly trailOf: (person: ConsolePerson) => Pick<Trail, 'loggedOut'> };
 }
 
 export function addSignIn(app: FastifyInstance, options: OidcOptions, parts: SignInParts): void {
@@ -188,14 +188,14 @@ export function addSignIn(app: FastifyInstance, options: OidcOptions, parts: Sig
 function addLogOut(
   app: FastifyInstance,
   session: ReturnType<typeof cookieOf<Session>>,
-  { ended, desk }: SignInParts,
+  { ended, tools }: SignInParts,
 ): void {
   app.post('/logout', async (request, reply) => {
     const { id, ...person } = session.kept(request)!;
     // First: with the database away, at least this pod refuses a copy of the cookie.
     ended.add(id);
     session.clear(reply);
-    await desk.trailOf(person).loggedOut(id);
+    await tools.trailOf(person).loggedOut(id);
     return reply.say(200, 'You are logged out of the console.');
   });
 }

@@ -25,20 +25,26 @@ import {
 } from '../view/order-words.ts';
 import { linkUsed, planOf, stateAfter, type Order, type Plan } from '../view/plans.ts';
 import { utc } from '../view/words.ts';
-import { OrderRefused, type Given, type Office, type OneOrder, type OrderDesk } from './order.ts';
+import {
+  OrderRefused,
+  type Given,
+  type OrderContext,
+  type OneOrder,
+  type OrderStores,
+} from './order.ts';
 
 /** An order of many is given again within this time. */
 const RESENT_MS = DAY_MS;
 
 export async function requestTarget(
   { id = '' }: Given,
-  { desk, clock }: Office,
+  { stores, clock }: OrderContext,
 ): Promise<RequestTarget> {
-  const record = await lookUp(id, desk, clock.now());
+  const record = await lookUp(id, stores, clock.now());
   if ('missing' in record) throw new OrderRefused(record.missing);
   const [account, onHold] = await Promise.all([
-    desk.accounts.find('requestId', record._id),
-    record.partnerId !== undefined && desk.holds.isSet(record.partnerId),
+    stores.accounts.find('requestId', record._id),
+    record.partnerId !== undefined && stores.holds.isSet(record.partnerId),
   ]);
   return { record, account, onHold };
 }
@@ -54,7 +60,7 @@ function requestSeen({ record, account, onHold }: RequestTarget): readonly unkno
 
 const planned =
   (order: Order) =>
-  ({ record, account }: RequestTarget, _given: Given, { clock }: Office): Plan =>
+  ({ record, account }: RequestTarget, _given: Given, { clock }: OrderContext): Plan =>
     planOf(order, record, account, clock.now());
 
 const ofRequest = (order: Order) => ({
@@ -66,19 +72,19 @@ const ofRequest = (order: Order) => ({
 export const retry: OneOrder<RequestTarget> = {
   ...ofRequest('retry'),
   name: 'retry',
-  act: async (target, given, office) => (await retryAll([target], given, office)) === 1,
+  act: async (target, given, context) => (await retryAll([target], given, context)) === 1,
   words: (target, shown) => dueWords(target, shown),
 };
 
 export const resend: OneOrder<RequestTarget> = {
   ...ofRequest('resend'),
   name: 'resend',
-  plan: (target, given, office) =>
-    resentBefore(target, given, office) ?? planned('resend')(target, given, office),
-  act: async (target, given, { desk }) => {
-    if (!(await wish(target, desk, 'mailAgain'))) return false;
+  plan: (target, given, context) =>
+    resentBefore(target, given, context) ?? planned('resend')(target, given, context),
+  act: async (target, given, { stores }) => {
+    if (!(await wish(target, stores, 'mailAgain'))) return false;
     const event = target.record.state === 'completed' ? 'resend' : 'retry';
-    return (await move([target], event, `${resendOf(given)} by ${desk.trail.by}`, desk)) === 1;
+    return (await move([target], event, `${resendOf(given)} by ${stores.trail.by}`, stores)) === 1;
   },
   words: (target, shown) => dueWords(target, shown, 'the same link is mailed again'),
 };
@@ -93,7 +99,7 @@ function resendOf({ id, why }: Given): string {
 function resentBefore(
   { record }: RequestTarget,
   given: Given,
-  { clock }: Office,
+  { clock }: OrderContext,
 ): Plan | undefined {
   if (given.id !== undefined) return undefined;
   const since = later(clock.now(), -RESENT_MS);
@@ -111,17 +117,17 @@ export const close: OneOrder<RequestTarget> = {
   ...ofRequest('close'),
   name: 'close',
   final: true,
-  act: async (target, given, office) => (await closeAll([target], given, office)) === 1,
+  act: async (target, given, context) => (await closeAll([target], given, context)) === 1,
   words: closeWords,
 };
 
 export const reopen: OneOrder<RequestTarget> = {
   ...ofRequest('reopen'),
   name: 'reopen',
-  act: async (target, _given, { desk }) => {
-    if (target.account !== undefined && !(await wish(target, desk, 'reopen'))) return false;
-    const reason = `operator reopened it, by ${desk.trail.by}`;
-    return (await move([target], 'reopen', reason, desk)) === 1;
+  act: async (target, _given, { stores }) => {
+    if (target.account !== undefined && !(await wish(target, stores, 'reopen'))) return false;
+    const reason = `operator reopened it, by ${stores.trail.by}`;
+    return (await move([target], 'reopen', reason, stores)) === 1;
   },
   words: (target, shown) => dueWords(target, shown, 'it is worked on again'),
 };
@@ -134,7 +140,7 @@ interface Bounced extends RequestTarget {
 export const bounce: OneOrder<Bounced> = {
   ...ofRequest('bounce'),
   name: 'bounce',
-  select: async (given, office) => {
+  select: async (given, context) => {
     const { messageId, email } = given;
     const mail = messageId === undefined ? undefined : accountOfMessageId(messageId);
     if (messageId !== undefined && mail === undefined)
@@ -142,15 +148,15 @@ export const bounce: OneOrder<Bounced> = {
     const recipient =
       email === undefined
         ? undefined
-        : await office.desk.accounts.find('emailNormalized', normalizeEmail(email));
+        : await context.stores.accounts.find('emailNormalized', normalizeEmail(email));
     if (email !== undefined && recipient === undefined)
       throw new OrderRefused('no account has this address: nothing was changed');
     const id = given.id ?? mail?.accountId ?? recipient?.requestId ?? '';
-    const target = await requestTarget({ id }, office);
+    const target = await requestTarget({ id }, context);
     const isEarlier = mail !== undefined && target.account?.mailVersion !== mail.mailVersion;
     return { ...target, isEarlier };
   },
-  plan: (target, given, office) => {
+  plan: (target, given, context) => {
     const { record, account, isEarlier } = target;
     if (isEarlier)
       return {
@@ -158,15 +164,15 @@ export const bounce: OneOrder<Bounced> = {
       };
     return account !== undefined && record.state === 'undeliverable'
       ? { nothing: 'it is undeliverable already' }
-      : planned('bounce')(target, given, office);
+      : planned('bounce')(target, given, context);
   },
-  act: ({ record }, { status }, { desk }) => {
+  act: ({ record }, { status }, { stores }) => {
     const code = status === undefined ? '' : ` (${status})`;
-    const reason = `the e-mail bounced after the mail server had taken it${code}, reported by ${desk.trail.by}`;
+    const reason = `the e-mail bounced after the mail server had taken it${code}, reported by ${stores.trail.by}`;
     // The account notes the e-mail until a retry, so this is one write.
     const reasons = [mailReason(reasonOf(status))];
     const seen = { seen: record, accountId: record.accountId, reasons };
-    return desk.moves.move('report_bounce', seen, reason);
+    return stores.moves.move('report_bounce', seen, reason);
   },
   words: bounceWords,
 };
@@ -174,21 +180,21 @@ export const bounce: OneOrder<Bounced> = {
 export async function retryAll(
   targets: readonly RequestTarget[],
   _given: Given,
-  { desk }: Office,
+  { stores }: OrderContext,
 ): Promise<number> {
   const open = targets.filter(({ record }) => isOpen(record.state));
   const others = targets.filter(({ record }) => !isOpen(record.state));
-  const hurried = await those(open, ({ record }) => desk.moves.hurry(record));
-  const ready = await those(others, (target) => wantsMail(target, desk));
-  const reason = `operator retry by ${desk.trail.by}`;
-  return hurried.length + (await move(ready, 'retry', reason, desk));
+  const hurried = await those(open, ({ record }) => stores.moves.hurry(record));
+  const ready = await those(others, (target) => wantsMail(target, stores));
+  const reason = `operator retry by ${stores.trail.by}`;
+  return hurried.length + (await move(ready, 'retry', reason, stores));
 }
 
 /** Before a retry: an account whose e-mail came back wants another one. False if it has changed. */
-async function wantsMail(target: RequestTarget, desk: OrderDesk): Promise<boolean> {
+async function wantsMail(target: RequestTarget, stores: OrderStores): Promise<boolean> {
   const { record, account } = target;
   if (account?.notifiedAt === undefined || linkUsed(account) || !isBounced(record)) return true;
-  return wish(target, desk, 'mailAgain');
+  return wish(target, stores, 'mailAgain');
 }
 
 /**
@@ -197,35 +203,35 @@ async function wantsMail(target: RequestTarget, desk: OrderDesk): Promise<boolea
  */
 async function wish(
   target: RequestTarget,
-  desk: OrderDesk,
+  stores: OrderStores,
   how: 'mailAgain' | 'reopen',
 ): Promise<boolean> {
-  return (await isUnchanged(target, desk)) && desk.corrections[how](target.account!);
+  return (await isUnchanged(target, stores)) && stores.corrections[how](target.account!);
 }
 
 export async function closeAll(
   targets: readonly RequestTarget[],
   { why = '' }: Given,
-  { desk }: Office,
+  { stores }: OrderContext,
 ): Promise<number> {
-  await move(targets, 'close', `operator closed it: ${why}, by ${desk.trail.by}`, desk);
-  const now = await desk.submissions.checked(targets.map(({ record }) => record._id));
+  await move(targets, 'close', `operator closed it: ${why}, by ${stores.trail.by}`, stores);
+  const now = await stores.submissions.checked(targets.map(({ record }) => record._id));
   const closed = new Set(now.flatMap(({ _id, state }) => (state === 'closed' ? [_id] : [])));
   const accounts = targets.flatMap(({ record, account }) =>
     account !== undefined && closed.has(record._id) ? [account._id] : [],
   );
-  await desk.corrections.close(accounts);
+  await stores.corrections.close(accounts);
   return closed.size;
 }
 
 export const correctEmail: OneOrder<Correction> = {
   ...ofRequest('correctEmail'),
   name: 'account correct-email',
-  select: async (given, office) => {
+  select: async (given, context) => {
     const { address: email = '' } = given;
-    const target = await requestTarget(given, office);
-    if (planned('correctEmail')(target, given, office).to !== undefined) {
-      const other = await office.desk.accounts.find('emailNormalized', normalizeEmail(email));
+    const target = await requestTarget(given, context);
+    if (planned('correctEmail')(target, given, context).to !== undefined) {
+      const other = await context.stores.accounts.find('emailNormalized', normalizeEmail(email));
       if (other !== undefined && other._id !== target.account?._id)
         throw new OrderRefused(
           `the address belongs to another account (${other.requestId}); nothing was changed`,
@@ -233,13 +239,13 @@ export const correctEmail: OneOrder<Correction> = {
     }
     return { ...target, email, left: leftToDo(target, email) };
   },
-  plan: (target, given, office) => {
-    const plan = planned('correctEmail')(target, given, office);
+  plan: (target, given, context) => {
+    const plan = planned('correctEmail')(target, given, context);
     return plan.to !== undefined && target.left === 'nothing'
       ? { whyNot: `has account ${target.account?._id}, which has this address already` }
       : plan;
   },
-  act: (target, _given, { desk }) => correct(target, desk),
+  act: (target, _given, { stores }) => correct(target, stores),
   words: correctionWords,
 };
 
@@ -256,12 +262,12 @@ function leftToDo({ record, account }: RequestTarget, email: string): Correction
 }
 
 /** False if the request or its account has changed. */
-async function correct(target: Correction, desk: OrderDesk): Promise<boolean> {
+async function correct(target: Correction, stores: OrderStores): Promise<boolean> {
   const { record, account, email, left } = target;
-  const { moves, corrections, trail } = desk;
+  const { moves, corrections, trail } = stores;
   // A worker about to send to the old address must lose its claim first.
   const takes = left !== 'record' && isOpen(record.state);
-  const seen = takes ? await moves.claim(record) : (await isUnchanged(target, desk)) && record;
+  const seen = takes ? await moves.claim(record) : (await isUnchanged(target, stores)) && record;
   if (!seen || account === undefined) return false;
   if (left === 'everything' && !(await corrections.correctEmail(account, email, takes)))
     return false;
@@ -270,9 +276,9 @@ async function correct(target: Correction, desk: OrderDesk): Promise<boolean> {
   if (left === 'record') return true;
   const corrected = { ...target, record: { ...record, ...seen, applicant } };
   const reason = `operator corrected the address, by ${trail.by}`;
-  if ((await move([corrected], 'correct_address', reason, desk)) === 1) return true;
+  if ((await move([corrected], 'correct_address', reason, stores)) === 1) return true;
   // Another operator had it mailed again first.
-  if ((await desk.submissions.byId(record._id))?.state === 'account_created') return true;
+  if ((await stores.submissions.byId(record._id))?.state === 'account_created') return true;
   throw new OrderRefused(
     `${account._id} has the address and its old link is void, but ${record._id} changed meanwhile: give the same command again, and it mails the new link`,
   );
@@ -282,8 +288,8 @@ export const release: OneOrder<RequestTarget> = {
   ...ofRequest('release'),
   name: 'account release',
   final: true,
-  act: async (target, _given, { desk }) =>
-    (await isUnchanged(target, desk)) && desk.corrections.release(target.account!),
+  act: async (target, _given, { stores }) =>
+    (await isUnchanged(target, stores)) && stores.corrections.release(target.account!),
   words: releaseWords,
 };
 
@@ -295,10 +301,10 @@ interface Aside extends Findings {
 /** The entry in the trail is what puts a finding aside. */
 export const aside: OneOrder<Aside> = {
   name: 'aside',
-  select: async ({ id = '' }, office) => {
-    const { found, accounts } = await findingsAt(id, office);
+  select: async ({ id = '' }, context) => {
+    const { found, accounts } = await findingsAt(id, context);
     if (found.length === 0) throw new OrderRefused(`the audit finds nothing at ${id}`);
-    const put = await office.desk.trail.putAside(found.map(findingName));
+    const put = await context.stores.trail.putAside(found.map(findingName));
     const [entry] = put.values();
     const all = found.every((one) => put.has(findingName(one)));
     const requestId = id.startsWith('req_') ? id : accounts[0]?.requestId;
@@ -307,14 +313,14 @@ export const aside: OneOrder<Aside> = {
   seen: ({ found }) => found,
   plan: ({ before }) =>
     before === undefined ? { to: 'aside' } : { nothing: `${before} has put it aside already` },
-  act: async ({ id, found }, _given, office) =>
-    String((await findingsAt(id, office)).found) === String(found),
+  act: async ({ id, found }, _given, context) =>
+    String((await findingsAt(id, context)).found) === String(found),
   words: asideWords,
 };
 
 /** Without the setting of a retention, it may put more aside than the audit lists. */
-const findingsAt = (id: string, { desk, clock }: Office) =>
-  suspectsAt([id], { ...desk, accountRequestsKeptMs: Infinity }, clock);
+const findingsAt = (id: string, { stores, clock }: OrderContext) =>
+  suspectsAt([id], { ...stores, accountRequestsKeptMs: Infinity }, clock);
 
 /**
  * Before the account is changed: it may have been read after the e-mail of another order, and the
@@ -322,7 +328,7 @@ const findingsAt = (id: string, { desk, clock }: Office) =>
  */
 async function isUnchanged(
   { record: { _id, state, version, pastRetention } }: RequestTarget,
-  { submissions }: Pick<OrderDesk, 'submissions'>,
+  { submissions }: Pick<OrderStores, 'submissions'>,
 ): Promise<boolean> {
   const now = await submissions.byId(_id);
   return now === undefined
@@ -335,7 +341,7 @@ async function move(
   targets: readonly RequestTarget[],
   event: 'retry' | 'resend' | 'correct_address' | 'close' | 'reopen',
   reason: string,
-  { moves }: OrderDesk,
+  { moves }: OrderStores,
 ): Promise<number> {
   const past = targets.filter(({ record }) => record.pastRetention === true);
   const remade = await those(past, ({ record: { pastRetention: _past, ...record } }) =>
@@ -364,17 +370,17 @@ export async function* matching(
     rate,
     stop,
   }: { readonly limit: number; readonly rate: number; readonly stop: AbortSignal },
-  { desk, clock }: Office,
+  { stores, clock }: OrderContext,
 ): AsyncGenerator<RequestTarget[]> {
-  const held = new Set((await desk.holds.list()).map(({ _id }) => _id));
+  const held = new Set((await stores.holds.list()).map(({ _id }) => _id));
   const startedMs = clock.monotonicMs();
   let given = 0;
-  for await (const page of desk.submissions.pages(search, { bodies: false })) {
+  for await (const page of stores.submissions.pages(search, { bodies: false })) {
     const size = Math.min(page.length, rate);
     for (let from = 0; from < page.length; from += size) {
       const part = page.slice(from, from + size).slice(0, limit - given);
       if (part.length === 0) return;
-      const found = await desk.accounts.ofPerson({}, new Set(part.map(({ _id }) => _id)));
+      const found = await stores.accounts.ofPerson({}, new Set(part.map(({ _id }) => _id)));
       const accounts = new Map(found.map((account) => [account.requestId, account]));
       yield part.map((record) => ({
         record,

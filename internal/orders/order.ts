@@ -31,10 +31,10 @@ export function storesOf(tools: MoveTools) {
   };
 }
 
-export type OrderDesk = ReturnType<typeof storesOf> & { readonly trail: Trail };
+export type OrderStores = ReturnType<typeof storesOf> & { readonly trail: Trail };
 
-export interface Office {
-  readonly desk: OrderDesk;
+export interface OrderContext {
+  readonly stores: OrderStores;
   readonly clock: Clock;
 }
 
@@ -78,12 +78,12 @@ export interface OneOrder<T> {
   /** It cannot be undone. */
   readonly final?: true;
   /** Throws `OrderRefused`. */
-  select(given: Given, office: Office): Promise<T>;
+  select(given: Given, context: OrderContext): Promise<T>;
   /** Differs once the target has changed. */
   seen(target: T): readonly unknown[];
-  plan(target: T, given: Given, office: Office): OrderPlan;
+  plan(target: T, given: Given, context: OrderContext): OrderPlan;
   /** False if the target has changed since it was selected. */
-  act(target: T, given: Given, office: Office): Promise<boolean>;
+  act(target: T, given: Given, context: OrderContext): Promise<boolean>;
   words(target: T, shown: Shown): Words;
 }
 
@@ -94,11 +94,11 @@ export type OpenOrder = Awaited<ReturnType<typeof openOrder>>;
 export async function openOrder<T>(
   order: OneOrder<T>,
   given: Given,
-  office: Office,
+  context: OrderContext,
   { reveal }: Pick<Shown, 'reveal'>,
 ) {
-  const target = await order.select(given, office);
-  const plan = order.plan(target, given, office);
+  const target = await order.select(given, context);
+  const plan = order.plan(target, given, context);
   const words = order.words(target, { ...plan, reveal });
   const seen = JSON.stringify([order.name, ...order.seen(target)]);
   return {
@@ -108,9 +108,9 @@ export async function openOrder<T>(
     seen: createHash('sha256').update(seen).digest('hex'),
     /** Notes it in the trail. False if the target has changed. `begin` may throw before the change. */
     act: (begin?: () => void) =>
-      office.desk.trail.record({ action: order.name, ...words.about }, () => {
+      context.stores.trail.record({ action: order.name, ...words.about }, () => {
         begin?.();
-        return order.act(target, given, office);
+        return order.act(target, given, context);
       }),
   };
 }

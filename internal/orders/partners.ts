@@ -10,7 +10,7 @@ import {
   type PartnerTarget,
 } from '../view/order-words.ts';
 import { reactivation, secretsSwitchingOff } from '../view/partners.ts';
-import { OrderRefused, type OneOrder, type OrderDesk } from './order.ts';
+import { OrderRefused, type OneOrder, type OrderStores } from './order.ts';
 
 interface FlagTarget extends PartnerTarget {
   readonly flagged: Flagged | null;
@@ -20,16 +20,16 @@ interface FlagTarget extends PartnerTarget {
 const flagOrder = (
   name: keyof typeof flagWords,
   isSet: boolean,
-  flag: (desk: OrderDesk) => PartnerFlag,
+  flag: (stores: OrderStores) => PartnerFlag,
 ): OneOrder<FlagTarget> => ({
   name: `partner ${name}`,
-  select: async ({ partner: partnerId = '' }, { desk, clock }) => {
-    const keys = await desk.keys.list(partnerId);
+  select: async ({ partner: partnerId = '' }, { stores, clock }) => {
+    const keys = await stores.keys.list(partnerId);
     const off = name === 'enable' ? secretsSwitchingOff(keys, clock.now()) : [];
     const inactiveBy = ['disable', 'enable'].includes(name) ? off : undefined;
     return {
       partnerId,
-      flagged: await flag(desk).find(partnerId),
+      flagged: await flag(stores).find(partnerId),
       // A mistyped name would be flagged in vain.
       isKnown: !isSet || keys.length > 0,
       ...defined({ inactiveBy }),
@@ -42,13 +42,13 @@ const flagOrder = (
       ? { whyNot: [already, ...inactiveBy.map(reactivation)].join('; ') }
       : { to: result };
   },
-  act: ({ partnerId, flagged }, _given, { desk }) =>
-    flag(desk)[isSet ? 'set' : 'clear'](partnerId, desk.trail.by, flagged),
+  act: ({ partnerId, flagged }, _given, { stores }) =>
+    flag(stores)[isSet ? 'set' : 'clear'](partnerId, stores.trail.by, flagged),
   words: (target) => partnerWords(name, target),
 });
 
-const holds = (desk: OrderDesk): PartnerFlag => desk.holds;
-const disabled = ({ keys }: OrderDesk): PartnerFlag => keys.disabled;
+const holds = (stores: OrderStores): PartnerFlag => stores.holds;
+const disabled = ({ keys }: OrderStores): PartnerFlag => keys.disabled;
 
 export const partnerFlags: readonly OneOrder<FlagTarget>[] = [
   flagOrder('hold', true, holds),
@@ -60,8 +60,8 @@ export const partnerFlags: readonly OneOrder<FlagTarget>[] = [
 export const revokeKey: OneOrder<PartnerKey> = {
   name: 'keys revoke',
   final: true,
-  select: async ({ key: id = '' }, { desk }) => {
-    const all = await desk.keys.list();
+  select: async ({ key: id = '' }, { stores }) => {
+    const all = await stores.keys.list();
     const [key, other] = all.filter(({ hash }) => hash.startsWith(id));
     if (key === undefined) throw new OrderRefused(`no key begins with ${id}: see "keys list"`);
     if (other !== undefined)
@@ -70,6 +70,6 @@ export const revokeKey: OneOrder<PartnerKey> = {
   },
   seen: ({ hash, partnerId, revokedAt }) => [hash, partnerId, revokedAt],
   plan: ({ revokedAt }) => (revokedAt === undefined ? { to: 'revoked' } : REVOKED),
-  act: ({ hash }, _given, { desk }) => desk.keys.revoke(hash),
+  act: ({ hash }, _given, { stores }) => stores.keys.revoke(hash),
   words: revokeWords,
 };

@@ -5,7 +5,7 @@ import type { Browser, Page } from 'puppeteer-core';
 import type { Account } from '../../internal/account/account.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { htmlOf } from '../../internal/console/render.ts';
-import type { ConsoleDesk } from '../../internal/console/routes.ts';
+import type { ConsoleTools } from '../../internal/console/routes.ts';
 import { startConsole } from '../../internal/console/server.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
 import { later, systemClock } from '../../internal/platform/process/clock.ts';
@@ -311,7 +311,7 @@ test('two lists are read together, and who comes when many wait is told to wait'
     port: 0,
     secret: 'a secret of 32 characters or more',
     command: 'partner-ingest',
-    desk: { reads: { submissions: new Slow(world.stores.db) } } as unknown as ConsoleDesk,
+    tools: { reads: { submissions: new Slow(world.stores.db) } } as unknown as ConsoleTools,
     ended: new Set(),
     clock: systemClock,
     log: createLogger('console', 'silent'),

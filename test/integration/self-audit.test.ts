@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { accountCollection, type Account } from '../../internal/account/account.ts';
 import { aside } from '../../internal/orders/moves.ts';
-import { openOrder, type Office } from '../../internal/orders/order.ts';
+import { openOrder, type OrderContext } from '../../internal/orders/order.ts';
 import { KeptFindings } from '../../internal/partner/kept-findings.ts';
 import { Trail } from '../../internal/trail/trail.ts';
 import { selfAudit } from '../../internal/controller/self-audit.ts';
@@ -159,8 +159,8 @@ test('what an operator puts aside counts no more until what contradicts changes'
       accounts: new AccountQueries(stores.db),
       holds: { list: async () => [], isSet: async () => false },
       trail: trailOf(by, `ticket of ${by}`),
-    } as unknown as Office['desk'];
-    const order = await openOrder(aside, { id }, { desk, clock }, { reveal: false });
+    } as unknown as OrderContext['stores'];
+    const order = await openOrder(aside, { id }, { stores: desk, clock }, { reveal: false });
     const options = { now: clock.now(), reveal: false };
     const next = async () => (await requestView((await submissions.byId(id))!, desk, options)).next;
     return { order, next };

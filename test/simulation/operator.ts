@@ -69,7 +69,7 @@ export function startOperator(world: World, skewMs: number): Operator {
       return act();
     },
   };
-  const desk = { submissions, accounts, moves, corrections, holds, trail };
+  const stores = { submissions, accounts, moves, corrections, holds, trail };
   /** Gives the command; returns true if nothing is left to do. */
   const order = async (requestId: string, event: OrderEvent, address: string): Promise<boolean> => {
     const isBulk = event in bulkOrders;
@@ -78,7 +78,7 @@ export function startOperator(world: World, skewMs: number): Operator {
     const positionals = isBulk ? [] : [requestId, address];
     const values = { yes: true, json: true, why: 'an order', request: requestId, state };
     const since = world.scheduler.now;
-    const call = { positionals, values, desk, clock, note: () => {}, stop: never };
+    const call = { positionals, values, stores, clock, note: () => {}, stop: never };
     const run = async (): Promise<Report['code']> => {
       const told = (await command.run(call as unknown as Call)) as Report;
       watchTold(world, told.json as Told, since);

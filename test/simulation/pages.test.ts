@@ -62,7 +62,7 @@ function readsOf(world: World) {
 
 async function commandSays(id: string, world: World): Promise<{ told: Told; text: string }> {
   const { reads, clock } = readsOf(world);
-  const call = { positionals: [id], values: {}, desk: reads, clock } as unknown as Call;
+  const call = { positionals: [id], values: {}, stores: reads, clock } as unknown as Call;
   const { json, text } = (await show.run(call)) as Report;
   return { told: JSON.parse(JSON.stringify(json)) as Told, text };
 }
