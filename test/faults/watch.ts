@@ -20,7 +20,7 @@ const EVERY_SECONDS = 1;
 const POLL_MS = 250;
 const NOW_EVERY_MS = 1_000;
 /** Some values begin again at each scrape, which here is each second. */
-const COMMAND_TRIES = 5;
+const COMMAND_TRIES = 3;
 /** Long enough for an expired claim and three attempts at a mail. */
 const FIRE_TIMEOUT_MS = 150_000;
 const RESOLVE_TIMEOUT_MS = 150_000;
@@ -164,6 +164,17 @@ function untilAlarm(
     return undefined;
   };
   const nowRead = readNow();
+  const commands = new Set<Promise<void>>();
+  const ask = async (name: string, pod: string): Promise<void> => {
+    let own: string | undefined;
+    for (let tries = 0; own === undefined && tries < COMMAND_TRIES; tries += 1) {
+      const told = await firstCommand(name, pod, world, folder);
+      own = told.find((line) => before.lines.get(name)?.has(line) === false);
+    }
+    found[name] = own !== undefined;
+    const when = over.signal.aborted ? 'after' : 'during';
+    log(`  ${name}, ${when} the fault: ${own?.slice(0, 200) ?? 'no line'}`);
+  };
   const look = async (): Promise<boolean> => {
     const active = await prometheus.alerts();
     const firing = active.filter(({ state }) => state === 'firing');
@@ -173,15 +184,9 @@ function untilAlarm(
       fired.set(name, seconds(injectedAt));
       if (!raises.includes(name)) continue;
       heldAfter[name] = (since.getTime() - injectedDate) / 1_000;
-      let own: string | undefined;
-      for (let tries = 0; own === undefined && tries < COMMAND_TRIES; tries += 1) {
-        const told = await firstCommand(name, labels['pod'] ?? '', world, folder);
-        own = told.find((line) => before.lines.get(name)?.has(line) === false);
-      }
-      found[name] = own !== undefined;
-      log(
-        `  ${name}, ${over.signal.aborted ? 'after' : 'during'} the fault: ${own?.slice(0, 200) ?? 'no line'}`,
-      );
+      // A process that the fault stops answers the command only once the fault lets it.
+      const command = ask(name, labels['pod'] ?? '').finally(() => commands.delete(command));
+      commands.add(command);
     }
     return firing.length > 0;
   };
@@ -190,7 +195,8 @@ function untilAlarm(
   const goesOn = (): boolean => {
     const elapsed = performance.now() - injectedAt;
     if (signal.aborted || elapsed > Math.max(FIRE_TIMEOUT_MS, leastMs)) return false;
-    return elapsed < leastMs || (fault.leastMs === undefined && !allFired());
+    if (elapsed < leastMs || commands.size > 0) return true;
+    return fault.leastMs === undefined && !allFired();
   };
   return {
     goesOn,
@@ -220,6 +226,7 @@ function untilAlarm(
         }
         await world.pause(POLL_MS);
       }
+      await Promise.all(commands);
       onAlarm({
         fault: fault.name,
         expected: raises,
