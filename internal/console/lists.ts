@@ -16,7 +16,7 @@ export const LIST_PAGE = 50;
 /** A search that takes longer shows how far it came. */
 const LIST_WITHIN_MS = 3_000;
 /** Some MB in memory; more is work for the database's own tools. */
-export const CSV_ROWS = 5_000;
+const CSV_ROWS = 5_000;
 
 /** Reads of many records at a time, so that most of the database is left to ingest. */
 const READERS = 2;
@@ -158,7 +158,7 @@ const COLUMNS = {
   why: ({ why }) => why,
 } as const satisfies Readonly<Record<string, (row: FoundRow) => string>>;
 
-export function csvOf(rows: readonly FoundRow[]): string {
+function csvOf(rows: readonly FoundRow[]): string {
   const lines = [
     Object.keys(COLUMNS),
     ...rows.map((row) => Object.values(COLUMNS).map((column) => column(row))),

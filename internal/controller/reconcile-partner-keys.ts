@@ -168,7 +168,7 @@ const NAMED = 10;
 /** Of the room for keys; the rest is time to remove old keys. */
 const NEARLY_FULL = 0.8;
 
-export interface KeyPlan {
+interface KeyPlan {
   readonly keys: readonly StoredKey[];
   readonly put: number;
   /** Hashes. */
@@ -179,7 +179,7 @@ export interface KeyPlan {
 }
 
 /** `wanted` and `stored` are by hash. */
-export function planRound(
+function planRound(
   wanted: ReadonlyMap<string, WantedKey>,
   stored: ReadonlyMap<string, StoredKey>,
   {

@@ -42,7 +42,7 @@ export async function submitTest(
 }
 
 /** A test ended otherwise than it should. */
-export class OtherEndError extends Error {
+class OtherEndError extends Error {
   readonly codes: readonly string[];
   constructor(message: string, codes: readonly string[]) {
     super(message);
