@@ -84,7 +84,7 @@ interface Store {
   readonly db: Db;
 }
 
-/** A fault counts once a command needs the store. */
+/** A fault counts only if a command needs the store. */
 async function openStore(
   environment: Environment,
   clock: DatabaseClock,
@@ -95,7 +95,7 @@ async function openStore(
     mongo = createMongo(config.MONGODB_URI, 'partner-ingest cli');
     const db = mongo.db(config.MONGODB_DATABASE);
     await connectMongo(mongo, CONNECT_WITHIN_MS);
-    // Times on the command line count from the database's, too.
+    // Relative times count from the database's time, too.
     await clock.measure(db);
     return { mongo, config, db };
   } catch (error) {
@@ -157,7 +157,7 @@ function copyOut(entry: TrailEntry, note: (text: string) => void, { env, stderr 
   }
 }
 
-/** For the person who gave the command. */
+/** The entry in words, for the operator. */
 function notedInWords({ _id, by, nameFrom, why, ...action }: TrailEntry): string {
   const about = action.requestId ?? action.partnerId ?? action.keyId ?? '';
   const reason = why === undefined ? '' : `, because: ${why}`;

@@ -24,7 +24,7 @@ import { partnersView } from '../../internal/view/partners.ts';
 import { COUNTED_WITHIN_MS } from '../../internal/view/period.ts';
 import { deadLettersView } from '../../internal/view/search.ts';
 
-/** In each round, so that it costs ingest little. */
+/** Limits this read, so that it costs ingest little. */
 const RECORDED_WITHIN_MS = 500;
 /** The first page refreshes as often. */
 const READ_EVERY_MS = 10_000;
@@ -112,7 +112,7 @@ function oidcOf(config: ConfigOf<'console'>) {
   };
 }
 
-/** In the background, so that the first page needs no store. */
+/** Reads in the background, so that the first page needs no store. */
 function followReadings(
   { CONSOLE_PROCESSES: addresses }: ConfigOf<'console'>,
   parts: {

@@ -52,7 +52,7 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
     submissions: new SupportQueries(db),
     accounts: new AccountQueries(db),
     holds,
-    // It only reads.
+    // Used only to read.
     trail: new Trail({ db, clock, by: '', nameFrom: 'host', copy: () => {} }),
     // The controller knows no retention: an account's request is there for a day at least.
     accountRequestsKeptMs: 0,
@@ -74,7 +74,7 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
   return { adminUrl: opened.adminUrl };
 }
 
-/** What partner Secrets are read from, and where their problems are told beside the log. */
+/** The source of partner Secrets, and where else than in the log their problems are reported. */
 async function openSource(config: ConfigOf<'controller'>, parts: Opened<ControllerMetrics>) {
   const { PARTNER_KEYS_SOURCE: from, WATCH_NAMESPACES: namespace = '' } = config;
   if (from !== 'kubernetes')

@@ -114,7 +114,7 @@ function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics, warnin
 
 /* Constructs what ingest reads from and writes to its stores. */
 
-/** For two queries each of look-ups and lists, that of all waits, and that of those which ended. */
+/** Two for look-ups, two for lists, one for all waits, one for waits that ended. */
 const STATUS_CONNECTIONS = 6;
 const ENDS_TIMEOUT_MS = 1_000;
 
@@ -243,7 +243,7 @@ function openKeys(parts: IngestParts): KeyCache {
     onCurrent: (at) => metrics.keysRefreshedAt.set(at.getTime() / 1_000),
   });
   closers.add('last uses of keys', () => keys.touch());
-  // Without keys nothing is accepted, so no record has another time than the database's.
+  // Keys are loaded once the clock is known, so every record has the database's time.
   void parts.clockKnown.then(() => keys.start(loops));
   const notLoaded = (): string[] => {
     if (keys.loaded) return [];

@@ -143,9 +143,9 @@ function openWork(
   const ofTests = { db, clock, mode: { test: true } } as const;
   const test: AttemptTools = {
     ...live,
-    // Nobody reads these: a test counts in no metric of live work.
+    // Not exported: a test counts in no metric of live work.
     metrics: createProcessorMetrics(new Registry()),
-    // They are found by `dueAt`, so that no test stands among the jobs that wait.
+    // Tests are retried by `dueAt`, so that none is among the waiting jobs.
     sendRetry: () => {},
     accounts: new AccountStore(ofTests),
     ledger: new LedgerStore(ofTests),
@@ -204,7 +204,7 @@ function startWork(
     failsAfterMs: 10 * UNKNOWN_EVERY_MS,
     run: async () => metrics.reconcileUnknown.set(await due.countUnknown(UNKNOWN_MOST)),
   });
-  // Raw bodies and data of released accounts, which no TTL index can delete; late bounces of tests.
+  // Deletes what no TTL index can: raw bodies, data of released accounts. Reports late bounces.
   loops.start({
     name: 'expiry',
     everyMs: EXPIRE_EVERY_MS,
@@ -243,8 +243,8 @@ export function openMail(
 
   const at = `${relay.host}:${relay.port}`;
   const contact = new Contact({ name: 'Relay', at, setting: 'SMTP_URL' }, log);
-  // A rollout with a wrong password or sender stops at its first pod. Once the relay has taken both,
-  // a refusal leaves the processor ready.
+  // A rollout with a wrong password or sender stops at its first pod. Once the relay has taken
+  // both, a refusal leaves the processor ready.
   let state: 'unknown' | 'refused' | 'away' | 'taken' = 'unknown';
   const giveUp = setTimeout(() => (state = state === 'unknown' ? 'away' : state), FIRST_ANSWER_MS);
   closers.add('first answer', () => clearTimeout(giveUp));

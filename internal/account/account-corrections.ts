@@ -1,4 +1,4 @@
-/** Operators' changes to a live account: another e-mail, a corrected address, the end of its link. */
+/** Operators' changes to an account. */
 import type { Collection, Db, Filter, UpdateFilter } from 'mongodb';
 import { eachField, normalizeEmail, type Application } from '../application/fields.ts';
 import type { Clock } from '../platform/process/clock.ts';
@@ -11,7 +11,7 @@ import {
   type Account,
 } from './account.ts';
 
-/** Each try ends a pending insert that landed meanwhile. */
+/** A try fails if a pending insert came before it. */
 const ERASE_TRIES = 5;
 
 export class AccountCorrections {
@@ -34,9 +34,8 @@ export class AccountCorrections {
   }
 
   /**
-   * Voids links sent to the old address, which may be another person's. The operator that has
-   * `claimed` the request may do it during an e-mail. False if the account has changed, or another
-   * one has the address.
+   * Voids links sent to the old address, which may be another person's. `claimed`: an e-mail may
+   * have been begun. False if the account has changed, or another one has the address.
    */
   async correctEmail(account: Account, email: string, claimed = false): Promise<boolean> {
     try {
@@ -54,7 +53,7 @@ export class AccountCorrections {
     }
   }
 
-  /** One update frees e-mail and EIN, so that two accounts never hold them. */
+  /** Frees e-mail address and EIN in one update, for other accounts. */
   async release(account: Account): Promise<boolean> {
     const mark = releasedMark(account._id);
     const used = account.activation?.usedAt !== undefined;
@@ -72,7 +71,7 @@ export class AccountCorrections {
     );
   }
 
-  /** Voids the links that were sent, also where the request is reopened. A used one stays. */
+  /** Voids unused links, even if the request is reopened later. */
   async close(ids: readonly string[]): Promise<void> {
     if (ids.length === 0) return;
     const open = { closedAt: { $exists: false } };
@@ -83,7 +82,7 @@ export class AccountCorrections {
     await updateInOrder(this.#collection, [{ ids, q: open, u: { $set: { closedAt } } }]);
   }
 
-  /** Of a request that is worked on again: it wants an e-mail, unless its link has been used. */
+  /** Called for a reopened request: orders another e-mail, unless the link has been used. */
   async reopen(account: Account): Promise<boolean> {
     const used = account.activation?.usedAt !== undefined;
     return this.#update(
@@ -98,7 +97,7 @@ export class AccountCorrections {
     return (await this.#collection.updateOne(filter, update)).matchedCount === 1;
   }
 
-  /** Removes the account of the request, that of a test too, and takes its place. */
+  /** Deletes the request's account, live or test, and leaves an `ErasedPlace`. */
   async erase(requestId: string): Promise<void> {
     for (const accounts of this.#both)
       for (let tries = 1; !(await this.#takePlace(accounts, requestId)); tries += 1) {
@@ -107,7 +106,7 @@ export class AccountCorrections {
       }
   }
 
-  /** From now on no account of the request can be inserted; one that is there stays. */
+  /** Prevents a later account of the request; an existing one stays. */
   async takePlace(requestId: string): Promise<void> {
     for (const accounts of this.#both) await this.#takePlace(accounts, requestId);
   }
@@ -117,7 +116,7 @@ export class AccountCorrections {
     for (const accounts of this.#both) await accounts.deleteOne({ _id });
   }
 
-  /** False if an account is there. */
+  /** False if the request has an account. */
   #takePlace(accounts: Collection<Account>, requestId: string): Promise<boolean> {
     const { _id, ...place } = erasedPlace(requestId, this.#clock.now());
     const taken = accounts.updateOne({ _id }, { $setOnInsert: place }, { upsert: true });
@@ -125,7 +124,7 @@ export class AccountCorrections {
   }
 }
 
-/** No order has changed it since and, unless `whileMailed`, no e-mail was begun. */
+/** Matches if no order has changed the account and, unless `whileMailed`, no e-mail was begun. */
 function asSeen(account: Account, { whileMailed = false } = {}): Filter<Account> {
   const { _id, emailNormalized, mailVersion, mail } = account;
   return {

@@ -28,7 +28,6 @@ export class AccountQueries {
     this.#both = [this.#accounts, accountCollection(db, { test: true })];
   }
 
-  /** Live ones first. */
   async find(
     by: '_id' | 'requestId' | 'emailNormalized',
     value: string,
@@ -40,7 +39,7 @@ export class AccountQueries {
     return undefined;
   }
 
-  /** With those of tests. */
+  /** Finds live and test accounts by address, EIN or request. */
   async ofPerson(
     { email, ein }: { readonly email?: string; readonly ein?: string },
     requestIds: ReadonlySet<string>,

@@ -10,7 +10,7 @@ import { bounded } from '../platform/stores/mongo-read.ts';
 import { inSpan } from '../platform/process/tracing.ts';
 import { accountCollection, NOT_ERASED, type Account } from './account.ts';
 
-/** An operator may release a key's holder between insert and read. */
+/** A try fails if the other account is released between insert and read. */
 const CREATE_TRIES = 5;
 const RELEASED_PAGE = 500;
 const uniqueFields = [
@@ -29,7 +29,6 @@ export class AccountStore {
     this.#clock = options.clock;
   }
 
-  /** Not stored yet. */
   draft(
     application: Application,
     { requestId, partnerId }: { readonly requestId: string; readonly partnerId: string },
@@ -67,7 +66,7 @@ export class AccountStore {
     throw new Error('a key of the account is taken, but nobody holds it');
   }
 
-  /** The error names only one index, so all three keys are looked up. */
+  /** MongoDB's error names only one index, so all three keys are looked up. */
   async #whoHolds(account: Account): Promise<CreationFact | undefined> {
     const { partnerId } = account;
     const among = this.#mode.test ? { partnerId, judged: true as const } : {};
@@ -88,7 +87,7 @@ export class AccountStore {
       )
       .toArray();
     const own = found.find((other) => other.requestId === account.requestId);
-    // An interrupted erasure is given again, or its place expires.
+    // Happens until the erasure is repeated, or its place expires.
     if (own?.erasedAt !== undefined) throw new Error('the request is being erased');
     if (own !== undefined) return { kind: 'own', accountId: own._id };
     const holders = uniqueFields.flatMap(([field, key]) => {

@@ -1,6 +1,6 @@
 /**
- * An applicant's account, unique by e-mail address, EIN and request; that of a test among its
- * partner's tests only.
+ * An applicant's account, unique by e-mail address, EIN and request; a test's address and EIN are
+ * unique only among its partner's tests.
  */
 import type { Db } from 'mongodb';
 import type { Application } from '../application/fields.ts';
@@ -13,30 +13,32 @@ export const TEST_ACCOUNTS = 'test_accounts';
 export const accountCollection = (db: Db, { test }: Mode = {}) =>
   test ? db.collection<Account>(TEST_ACCOUNTS) : db.collection<Account>(ACCOUNTS);
 
-/** E-mails go to the address as the partner sent it. */
+/** E-mails go to `email`, the address as the partner sent it. */
 export interface Account extends Application {
   readonly _id: string;
   readonly emailNormalized: string;
   readonly requestId: string;
   readonly partnerId: string;
   readonly createdAt: Date;
-  /** Of a test: unique like a live account, because its EIN chose no ending. */
+  /** A test whose EIN has no fixed ending: it is checked for duplicates like a live account. */
   readonly judged?: true;
-  /** The login application reads this and records the use (docs/login.md). */
+  /** The login application reads this and sets `usedAt` (docs/login.md). */
   readonly activation?: Activation;
   readonly notifiedAt?: Date;
   readonly mail?: MailLedger;
-  /** Each further e-mail gets its own Message-ID, or servers may drop it. */
+  /** Counts further e-mails: each has its own Message-ID, or servers may drop it. */
   readonly mailVersion?: number;
-  /** Counts corrections; each voids earlier links. */
+  /** Counts corrections and closings; each voids earlier links. */
   readonly linkVersion?: number;
-  /** `emailNormalized` and `ein` then hold `released:<account id>`. */
+  /**
+   * From then on `emailNormalized` and all fields of the application hold `released:<account id>`.
+   */
   readonly releasedAt?: Date;
-  /** An operator closed the request: links that were sent are void. */
+  /** When the request was closed; unused links are void. */
   readonly closedAt?: Date;
-  /** Only of an `ErasedPlace`. */
+  /** Only an `ErasedPlace` has it. */
   readonly erasedAt?: Date;
-  /** Kept as long as a completed request. */
+  /** The former fields, kept as long as a completed request. */
   readonly released?: Application;
 }
 
@@ -49,7 +51,10 @@ export interface Activation {
   readonly usedAt?: Date;
 }
 
-/** Without a result, the process died, froze or lost the database, and the e-mail may be out. */
+/**
+ * Stored before a hand-over. If no result follows, the process died, froze or lost the database,
+ * and the e-mail may be sent.
+ */
 export interface Intent {
   readonly claim: number;
   readonly startedAt: Date;
@@ -57,19 +62,18 @@ export interface Intent {
   readonly host: string;
 }
 
-/** At `mail`, `rcpt` and `data`, the relay refused that command. */
+/** Where a hand-over ended; at `mail`, `rcpt` and `data`, the relay refused that command. */
 export type Phase = 'connect' | 'session' | 'mail' | 'rcpt' | 'data' | 'content' | 'answered';
 
-/** What became of a hand-over. */
 export interface MailOutcome {
   readonly result: 'accepted' | 'refused' | 'unreachable' | 'ambiguous' | 'aborted';
   readonly phase?: Phase;
   /** The SMTP reply code; `enhancedCode` is that of RFC 3463. */
   readonly code?: number;
   readonly enhancedCode?: string;
-  /** nodemailer's words, such as `ETIMEDOUT CONN`. */
+  /** The error in words, such as nodemailer's `ETIMEDOUT CONN`. */
   readonly cause?: string;
-  /** The relay's words, without the applicant's address: only people see them. */
+  /** The relay's reply, for people, without the applicant's address. */
   readonly answer?: string;
 }
 
@@ -77,9 +81,9 @@ export type MailHandOver = Intent & Partial<MailOutcome & { readonly endedAt: Da
 
 export interface MailLedger {
   readonly begun: number;
-  /** Above 1, the applicant may have got the e-mail twice. */
+  /** E-mails that may have arrived; above 1, the applicant may have two. */
   readonly possible: number;
-  /** By claim. */
+  /** The keys are the hand-overs' claims. */
   readonly handOvers: Readonly<Record<string, MailHandOver>>;
 }
 
@@ -92,10 +96,10 @@ export function linkState(
   return activation.expiresAt <= now ? 'expired' : 'open';
 }
 
-/** Every update that renews a link needs this. */
+/** Condition of every update that renews or voids a link. */
 export const LINK_NOT_USED = { 'activation.usedAt': { $exists: false } } as const;
 
-/** What an erasure leaves, so that an insert that is still pending collides with it. */
+/** Left by an erasure, so that a pending insert of the account fails. */
 export interface ErasedPlace {
   readonly _id: string;
   readonly requestId: string;
@@ -104,10 +108,10 @@ export interface ErasedPlace {
   readonly createdAt: Date;
   readonly erasedAt: Date;
 }
-/** Longer than a database or a driver can hold an insert back. */
+/** Longer than a database or a driver can delay an insert. */
 const PLACE_KEPT_SECONDS = 86_400;
 
-/** Every query for accounts needs this. */
+/** Condition that leaves out every `ErasedPlace`. */
 export const NOT_ERASED = { erasedAt: { $exists: false } } as const;
 
 export function erasedPlace(requestId: string, now: Date): ErasedPlace {
@@ -116,7 +120,7 @@ export function erasedPlace(requestId: string, now: Date): ErasedPlace {
   return { _id: mark, requestId, ...keys, createdAt: now, erasedAt: now };
 }
 
-/** Unique, and neither an address nor nine digits. */
+/** Unique, and neither an e-mail address nor an EIN. */
 export function releasedMark(accountId: string): string {
   return `released:${accountId}`;
 }

@@ -1,6 +1,6 @@
 /**
- * The mail ledger of an account: each hand-over is written before it begins, then its outcome; and
- * what the ledger says of second e-mails.
+ * The mail ledger of an account: each hand-over is written before it begins, then its outcome. Also
+ * finds second e-mails in it.
  */
 import type { Collection, Db, Filter } from 'mongodb';
 import {
@@ -54,8 +54,8 @@ export class LedgerStore {
   }
 
   /**
-   * Idempotent; needs no claim, because a sent mail stays sent. Without `notifiedAt` the account
-   * wants another mail by now.
+   * Idempotent. Needs no claim, because a sent e-mail stays sent. If the relay accepted, a result
+   * without `notifiedAt` says that another e-mail was ordered.
    */
   async endHandOver(
     account: MailedAccount,
@@ -70,7 +70,7 @@ export class LedgerStore {
       const noted = await pastLockConflicts(() =>
         this.#accounts.findOneAndUpdate(asMailed(account), { $set }, ledgerAfter),
       );
-      // Else the account wants another mail by now.
+      // If null, another e-mail was ordered meanwhile.
       if (noted !== null) return noted;
     }
     const arrived = mayHaveArrived(entry);
@@ -85,7 +85,7 @@ export class LedgerStore {
     return found ?? undefined;
   }
 
-  /** A failover may undo what a read returned, but not what an acknowledged write follows. */
+  /** A failover may undo what was read; once acknowledged, this write makes it durable. */
   async confirmOut({ _id, notifiedAt, activation }: Account): Promise<boolean> {
     const out =
       notifiedAt === undefined ? { 'activation.usedAt': activation?.usedAt } : { notifiedAt };
@@ -108,7 +108,7 @@ function pathOf(claim: number): `mail.handOvers.${number}` {
   return `mail.handOvers.${claim}`;
 }
 
-/** The earlier mail was cut off, has no result, or was accepted. */
+/** How the earlier e-mail ended: in doubt, without a result, or accepted. */
 type SecondMailCause = 'ambiguous_data' | 'crash' | 'resent';
 
 export interface SecondMail {
@@ -117,10 +117,10 @@ export interface SecondMail {
   readonly cause: SecondMailCause;
 }
 
-/** Beyond it, the oldest that reached nobody go first. */
+/** When full, the oldest hand-overs that cannot have arrived are deleted first. */
 const HAND_OVERS_KEPT = 40;
 
-/** Of an account that is created with its first hand-over. */
+/** The ledger of an account that is created with a hand-over. */
 export function ledgerWith(intent: Intent): MailLedger {
   return { begun: 1, possible: 1, handOvers: { [intent.claim]: intent } };
 }
@@ -152,7 +152,7 @@ function causeOf(before: MailHandOver, second: MailHandOver): SecondMailCause {
   return before.result === 'ambiguous' ? 'ambiguous_data' : 'resent';
 }
 
-/** Includes earlier ones whose process died before counting them. */
+/** Includes earlier ones that a dead process did not count. */
 export function newSecondMails(ledger: MailLedger, claim: number): SecondMail[] {
   const handOvers = handOversOf(ledger);
   const counted =
@@ -163,7 +163,7 @@ export function newSecondMails(ledger: MailLedger, claim: number): SecondMail[] 
   );
 }
 
-/** Hand-overs that cannot have arrived come first. */
+/** Returns the claims to delete. */
 export function toForget(ledger: MailLedger | undefined): number[] {
   const handOvers = handOversOf(ledger);
   const tooMany = Math.max(0, handOvers.length - HAND_OVERS_KEPT + 1);

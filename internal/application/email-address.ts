@@ -1,4 +1,4 @@
-/** Defines an e-mail address for applicants, operators, settings and the chart. */
+/** Defines valid e-mail addresses for applicants, operators, settings and the chart. */
 
 /** RFC 5321 §4.5.3.1 allows 256 octets with angle brackets, and 64 before the @. */
 export const EMAIL_MAX = 254;
@@ -32,7 +32,7 @@ export function isHostName(value: string): boolean {
 /** Blanks and invisible characters such as U+200B, which copying from pages and chats adds. */
 const unseen = /[\s\p{Default_Ignorable_Code_Point}]/u;
 
-/** Without what cannot be seen around it; in linear time. */
+/** Removes invisible characters at both ends, in linear time. */
 export function trimAddress(value: string): string {
   let [from, to] = [0, value.length];
   while (from < to && unseen.test(value[from]!)) from += 1;

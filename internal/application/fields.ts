@@ -16,42 +16,41 @@ export const fieldFaults = [
 type FieldFault = (typeof fieldFaults)[number];
 
 export interface BodyField {
-  /** In a body, and wherever people and programs read it. */
   readonly name: string;
-  /** The first fault of a field is its only one. */
+  /** Reports only the first fault. */
   readonly rule: z.ZodType<string>;
-  /** What the record of a rejected application keeps, so that it can be searched. */
+  /** The value that a rejected application's record keeps for searches. */
   readonly claim: (value: unknown) => string | undefined;
-  /** How values are compared. */
+  /** Makes values comparable. */
   readonly normalize?: (value: string) => string;
-  /** Enough to recognise, too little to use. */
+  /** Leaves enough to recognise, too little to use. */
   readonly mask: (value: string) => string;
-  /** Stands before a value that does not show what it is. */
+  /** Shown before a value that does not explain itself. */
   readonly label?: string;
-  /** People read it before the other fields. */
+  /** Shown before the other fields. */
   readonly leads?: true;
   readonly sample: string;
-  /** The rest of what the OpenAPI document says. */
+  /** More of its schema in the OpenAPI document. */
   readonly schema: Readonly<Record<string, unknown>>;
 }
 
 /** No registered business name is longer. */
 const BUSINESS_NAME_MAX = 1_000;
-/** Separators may stand between the digits. */
+/** Leaves room for separators between the digits. */
 const EIN_CLAIM_MAX = 32;
 const EIN = /^[0-9]{9}$/;
-/** A Hangul filler is an invisible letter. */
+/** Excludes invisible letters, such as the Hangul filler. */
 const visibleCharacter = /(?!\p{Default_Ignorable_Code_Point})[\p{L}\p{N}]/u;
 const HIDDEN = '***';
 
-/** zod has no field for a code. */
+/** Joins code and message: zod has no field for a code. */
 const because = (code: FieldFault, message: string): string => `${code}|${message}`;
 const only = (code: FieldFault, message: string) => ({
   error: because(code, message),
   abort: true,
 });
 
-/** The rule of a field begins with it. */
+/** Begins the rule of every field. */
 export const text = (name: string) =>
   z.string({
     error: (issue) =>
@@ -130,15 +129,15 @@ export const bodyFields = {
 export type FieldKey = keyof typeof bodyFields;
 /** A field's name in the body. */
 export type Field = (typeof bodyFields)[FieldKey]['name'];
-/** As the partner sent it, but the e-mail is trimmed. */
+/** Values as the partner sent them, except that the e-mail address is trimmed. */
 export type Application = Readonly<Record<FieldKey, string>>;
-/** What is known of it, to search by. Personal data; a rejected record may lack fields. */
+/** What searches know of an applicant. Personal data; a rejected record may lack fields. */
 export type Applicant = Partial<Application>;
 
 const entries = (): [FieldKey, BodyField][] =>
   Object.entries(bodyFields) as [FieldKey, BodyField][];
 
-/** For each field, what `value` makes of it; a field that it makes nothing of is left out. */
+/** Maps each field by `value`; leaves out what becomes undefined. */
 export function eachField<Value>(
   value: (field: BodyField, key: FieldKey) => Value | undefined,
 ): Partial<Record<FieldKey, Value>> {
@@ -149,7 +148,7 @@ export function eachField<Value>(
 export const sampleApplication = (): Application =>
   eachField(({ sample }) => sample) as Application;
 
-/** From a body, of which any value may be wrong. */
+/** The values to store for search, from a body that may be invalid. */
 export function claimsOf(body: object): Applicant {
   return eachField(({ name, claim }) => claim((body as Record<string, unknown>)[name]));
 }
@@ -161,7 +160,7 @@ export function normalizedApplicant(given: Applicant): Applicant {
   });
 }
 
-/** With the names of a body. */
+/** Names the values as a body does. */
 export function namedAsSent(given: Applicant): Record<string, string> {
   const named = entries().map(([key, { name }]) => [name, given[key]] as const);
   return Object.fromEntries(
@@ -204,7 +203,7 @@ function firstLetter(given: string): string {
   return point === undefined ? HIDDEN : printable(String.fromCodePoint(point)) + HIDDEN;
 }
 
-/** A numeric EIN is rejected, but searchable. It has lost its leading zero; no EIN has two. */
+/** A numeric EIN is rejected, but searchable. It may lack a leading zero; no EIN has two. */
 function einOfNumber(number: number): string | undefined {
   return Number.isInteger(number) && number >= 10_000_000 && number < 1_000_000_000
     ? String(number).padStart(9, '0')

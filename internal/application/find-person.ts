@@ -1,6 +1,6 @@
 /** Searches a body for a person in linear time (docs/privacy.md). */
 
-/** Both are normalised. */
+/** Both values are normalised. */
 export interface Person {
   readonly email?: string;
   readonly ein?: string;
@@ -23,7 +23,7 @@ function* readings(bytes: Buffer): Generator<string> {
     if (plain !== text) yield plain;
     if (!plain.includes('%')) continue;
     yield percentDecoded(plain);
-    // A form writes blanks as "+" and never a plain "@".
+    // HTML forms encode a blank as "+", and always encode "@".
     if (plain.includes('%40')) yield percentDecoded(plain.replaceAll(/[@+]/g, ' '));
   }
 }
@@ -51,7 +51,7 @@ function percentDecoded(text: string): string {
 }
 
 /**
- * `mary.jane@x.test` and `jane@x.test.au` are other addresses. A comparison begins only where a word
+ * Does not find `jane@x.test` in `mary.jane@x.test` or `jane@x.test.au`. Compares only where a word
  * may begin, so the time is linear.
  */
 function addressPattern(email = ''): RegExp | undefined {

@@ -21,7 +21,7 @@ const mailSentences = {
 } as const;
 export type MailReasonCode = keyof typeof mailSentences;
 
-/** Partners and support read this, so it never quotes the value. */
+/** Partners and support read the message, so it never quotes the value. */
 export interface Reason<Code = ReasonCode> {
   readonly field?: Field;
   readonly code: Code;
@@ -68,7 +68,7 @@ interface PartnerReason {
 }
 
 /**
- * Another partner's account shows as one `duplicate`, and only alone: a faulty application must not
+ * Other partners' accounts become one `duplicate`, shown only alone: a faulty application must not
  * reveal whether an EIN is taken.
  */
 export function reasonsForPartner(reasons: readonly StoredReason[]): PartnerReason[] {
@@ -94,7 +94,7 @@ export interface Holder {
 
 /**
  * - `created`: by this attempt.
- * - `own`: by an earlier attempt of the request.
+ * - `own`: created by an earlier attempt of the request.
  */
 export type CreationFact =
   | { readonly kind: 'created' | 'own'; readonly accountId: string }
@@ -104,7 +104,7 @@ type Decision =
   | { readonly verdict: 'reject'; readonly reasons: readonly Reason[] }
   | { readonly verdict: 'go_on'; readonly accountId: string };
 
-/** Decides how a request ends whose fields are valid, from facts that the caller gathered. */
+/** Decides how a valid request goes on, from facts that the caller gathered. */
 export function decideOnCreation(fact: CreationFact): Decision {
   if (fact.kind !== 'taken') return { verdict: 'go_on', accountId: fact.accountId };
   const reasons = fact.holders.map(({ field, requestId, samePartner }) =>

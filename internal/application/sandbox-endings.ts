@@ -1,29 +1,28 @@
-/** What the EIN of a submission with a test key decides, so that partners can try every ending. */
+/** With a test key, the EIN chooses the ending, so that partners can try all. */
 import { discardedReason, duplicateReason, type Reason } from './reasons.ts';
 
 export interface TestEnding {
-  /** `none`: it is accepted, but the connection is cut in place of the answer. */
+  /** `none`: accepted, but the connection is closed without an answer. */
   readonly answer: 202 | 400 | 403 | 408 | 422 | 429 | 500 | 'none';
-  /** It is answered and recorded as a request with this fault. */
+  /** Answered and recorded as if the request had this fault. */
   readonly fault?: 'tooLarge' | 'bodyTooSlow' | 'idempotencyMismatch' | 'idempotencyErased';
-  /** Why it is rejected. */
   readonly reason?: Reason;
-  /** The relay refuses its applicant's address. */
+  /** Acts as if the relay refused the applicant's address. */
   readonly undeliverable?: true;
-  /** How long nobody works on it. */
+  /** How long the submission waits for a worker. */
   readonly waitsMs?: number;
-  /** Of a 500: after this many of them it is accepted. */
+  /** After this many 500s the submission is accepted. */
   readonly attempts?: number;
-  /** Of a 429: it is answered for so long, and then the submission is accepted. */
+  /** For 429: how long it is repeated; then submissions are accepted for a minute. */
   readonly holdsMs?: number;
 }
 
 const rejected = (reason: Reason): TestEnding => ({ answer: 202, reason });
 
-/** Completed first, then its e-mail bounces. */
+/** A test with this EIN is completed; later its e-mail bounces. */
 export const lateBounce = { ein: '000000009', reason: 'unknown_mailbox' } as const;
 
-/** The outcome of each stands in docs/contract.md and in `ingest/openapi.yaml`. */
+/** Described in docs/contract.md and `ingest/openapi.yaml`. */
 export const testEndings: ReadonlyMap<string, TestEnding> = new Map([
   ['000000000', { answer: 202 }],
   ['000000001', rejected(duplicateReason('ein', undefined, true))],
@@ -49,13 +48,13 @@ export const testEndings: ReadonlyMap<string, TestEnding> = new Map([
 export const endingOf = (ein: unknown): TestEnding | undefined => testEndings.get(ein as string);
 
 /*
- * The e-mail of a probe is the only one of a test that `PROBE_MAIL_TO` gets. Its applicant names an
- * interval, and a partner's tests are unique among themselves, so a second submission in the same
- * interval is rejected as a duplicate. It is tried once, and within the next interval.
+ * Mail probes: tests whose e-mails go to `PROBE_MAIL_TO`. Address and EIN contain the number of an
+ * interval, so a second probe in it is rejected as a duplicate. The e-mail is tried once, at latest
+ * in the next interval.
  */
 
 export const MAIL_PROBE_EVERY_MS = 600_000;
-/** Added to the interval: the EIN, which chooses no ending. */
+/** Added to the interval to make an EIN that chooses no ending. */
 const MAIL_PROBES = { controller: 0, 'helm test': 500_000_000 } as const;
 
 export const mailProbeInterval = (at: Date): number =>
@@ -66,7 +65,7 @@ export function mailProbeOf(by: keyof typeof MAIL_PROBES, interval: number) {
   return { email: `probe-mail+${ein}@example.com`, ein };
 }
 
-/** Of an applicant's address; undefined if it is no such probe. */
+/** Reads the interval from an address; undefined if it is no mail probe's. */
 export function intervalOfMailProbe(email: string): number | undefined {
   const ein = /^probe-mail\+(\d{9})@example\.com$/.exec(email)?.[1];
   return ein === undefined ? undefined : Number(ein) % MAIL_PROBES['helm test'];

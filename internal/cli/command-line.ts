@@ -1,4 +1,4 @@
-/** Runs one command line with commander and prints what the command tells; an error is one line. */
+/** Runs one command line and prints the command's report; an error is one line. */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import type { Writable } from 'node:stream';
@@ -59,7 +59,7 @@ import {
 
 const PROGRAM = 'partner-ingest';
 
-/** In the order of the help. */
+/** Ordered as in the help. */
 export const commands: readonly Command[] = [
   show,
   find,
@@ -94,7 +94,7 @@ export const help = parse(readFileSync(new URL('help.yaml', import.meta.url), 'u
 
 type Act = (command: Command, given: Pick<Call, 'positionals' | 'values'>) => Promise<void>;
 
-/** Each mistake and each help text ends in a `CommanderError` after `output` has it. */
+/** Mistakes and help texts are written to `output`, then a `CommanderError` is thrown. */
 export function programOf(now: Date, output: OutputConfiguration, act: Act): Commander {
   const { about, details } = help[PROGRAM]!;
   const program = new Commander(PROGRAM)

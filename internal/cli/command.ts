@@ -1,4 +1,4 @@
-/** An operator's command: what it is called with, and what it tells. */
+/** An operator's command: its arguments and its report. */
 import { z } from 'zod';
 import { givenFields, type OrderStores } from '../orders/order.ts';
 import { KEY_ID_LENGTH } from '../partner/api-key.ts';
@@ -12,14 +12,14 @@ export const EXIT = {
   found: 1,
   usage: 2,
   storeAway: 3,
-  /** The number of sendmail's EX_TEMPFAIL, for which a mail system gives the mail again. */
+  /** sendmail's EX_TEMPFAIL: a mail system then delivers the mail again. */
   later: 75,
   stopped: 130,
   fault: 70,
 } as const;
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 
-/** The thing is missing, or its state forbids the command; with `later`, only for now. */
+/** The target is missing, or its state forbids the command; with `later`, only for now. */
 export class CommandError extends Error {
   override readonly name = 'CommandError';
   readonly code: ExitCode;
@@ -30,7 +30,6 @@ export class CommandError extends Error {
   }
 }
 
-/** The command line is wrong. */
 export class UsageError extends CommandError {
   constructor(message: string) {
     super(message, EXIT.usage);
@@ -39,7 +38,7 @@ export class UsageError extends CommandError {
 
 export type CommandStores = OrderStores & Pick<Reads, 'accountRequestsKeptMs'>;
 
-/** What a command tells: one model, as text for people or as JSON for programs. */
+/** One model, as text for people or as JSON for programs. */
 export interface Report {
   readonly json: unknown;
   /** Safe for a terminal; empty where the notes say all. */
@@ -47,11 +46,11 @@ export interface Report {
   /** For people, on standard error after the text. */
   readonly notes?: readonly string[];
   readonly code?: ExitCode;
-  /** It ended the command before all was done. */
+  /** The error that ended the command before all was done. */
   readonly fault?: unknown;
 }
 
-/** A line of JSON for each, told as its reader takes them. */
+/** One line of JSON for each, written as fast as it is read. */
 export interface Lines {
   readonly lines: AsyncIterable<object>;
 }
@@ -60,7 +59,7 @@ export interface Call {
   readonly positionals: readonly string[];
   readonly values: Values;
   readonly clock: Clock;
-  /** Tells people something at once, on standard error. */
+  /** Writes to standard error at once, for people. */
   readonly note: (text: string) => void;
   /** Reading this catches Ctrl-C, so only commands that can stop between two pages do it. */
   readonly stop: AbortSignal;

@@ -21,7 +21,6 @@ import {
 import { guarded, type Many, runAll } from './orders.ts';
 
 const ALIKE_LISTED = 20;
-/** Others may move the request at the same time. */
 const ERASE_TRIES = 5;
 
 export const erase = guarded({
@@ -64,7 +63,7 @@ interface Found {
   readonly requestId: string;
   readonly state: string;
   readonly relation: Relation;
-  /** Whose it is, if it is the person's. */
+  /** The applicant; empty if only `mentioned`. */
   readonly owner: Person;
   readonly record?: PersonalRecord;
 }
@@ -98,7 +97,7 @@ async function subjectOf(call: Call): Promise<Pick<Erasure, 'person' | 'named'>>
   return { person, named: record._id };
 }
 
-/** What the indexes find, then what stands in kept bodies, and the named request last. */
+/** Yields what the indexes find, then what kept bodies mention, and the named request last. */
 async function* everything(work: Erasure): AsyncGenerator<Found[]> {
   const { person, named, looked, call } = work;
   const { submissions, accounts } = call.stores;
@@ -132,7 +131,7 @@ function accountFound(account: Account): Found {
   return { what: 'account', id, requestId, state, relation: 'applicant', owner };
 }
 
-/** An account goes after its request, and stays while a worker may create it again. */
+/** An account is erased after its request, and not while a worker may create it again. */
 async function* withAccounts(
   records: readonly PersonalRecord[],
   known: Relation | undefined,
@@ -255,7 +254,7 @@ function otherHalf(person: Person, { email = '', ein = '' }: Person): string {
   return /^[0-9]{9}$/.test(ein) ? ein : '';
 }
 
-/** Requests that are left although they may be the same person's: of the same EIN or address. */
+/** Requests of the same EIN or address that are left; they may be the same person's. */
 async function alikeOf({ person, named, others, gone, call }: Erasure) {
   const { submissions, accounts } = call.stores;
   const same = person.ein === undefined ? 'ein' : 'email';
@@ -274,8 +273,8 @@ async function alikeOf({ person, named, others, gone, call }: Erasure) {
 /* Recognises one person in a record: in its applicant and in its raw bytes. */
 
 /**
- * - `applicant`: the record is theirs;
- * - `mentioned`: it is another applicant's, but its bytes mention them.
+ * - `applicant`: the record is the person's;
+ * - `mentioned`: it is another applicant's, but its bytes mention the person.
  */
 export type Relation = 'applicant' | 'mentioned' | 'none';
 

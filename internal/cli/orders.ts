@@ -56,9 +56,9 @@ const CHANGES_LISTED = 200;
 const PROGRESS_EVERY_MS = 2_000;
 
 interface Guarded extends Command {
-  /** It cannot be undone, so it needs a name. */
+  /** Cannot be undone, so it needs the operator's name. */
   readonly final?: true | undefined;
-  /** It has to say why. */
+  /** Needs a reason. */
   readonly reasoned?: true | undefined;
 }
 
@@ -83,10 +83,9 @@ export function guarded({ final, reasoned, run, ...command }: Guarded): Command 
   };
 }
 
-/** The command of an order about one target. */
 interface OneCommand<T> extends Omit<Guarded, 'name' | 'run' | 'final'> {
   readonly order: OneOrder<T>;
-  /** It needs no `--yes`. */
+  /** Needs no `--yes`. */
   readonly atOnce?: true;
   readonly given: (call: Call) => Given;
 }
@@ -140,13 +139,13 @@ interface Summary {
   readonly json: object;
   readonly line: string;
   readonly notes: readonly (string | false)[];
-  /** Given again, the command may do it. */
+  /** A repeat of the command may do what is left. */
   readonly isLeft: boolean;
-  /** A stopped order goes on from here. */
+  /** Where a repeat of a stopped order may begin. */
   readonly since?: Date | undefined;
 }
 
-/** An order about many targets and how it is told. */
+/** An order about many targets, and how it is reported. */
 export interface Many<T> extends Omit<ManyOrder<T>, 'each' | 'paged'> {
   readonly total: number | undefined;
   row(target: T, plan: OrderPlan, outcome: Outcome): Row;
@@ -168,7 +167,7 @@ export async function runAll<T>(many: Many<T>, call: Call): Promise<Report> {
   try {
     await runMany(order, tally, call.stores.trail, call.stop);
   } catch (fault) {
-    // What is done is told in any case, and where to go on.
+    // The report says what was done and where to go on.
     tally.isStopped = true;
     if (tally.looked === 0) throw fault;
     return { ...(await reportOf(many, tally, rows)), fault };
@@ -197,7 +196,7 @@ async function reportOf<T>(many: Many<T>, tally: Tally<T>, rows: readonly Row[])
   };
 }
 
-/** Tells now and then how many are done, the speed and the time that remains. */
+/** Reports how many are done, the speed and the time that remains. */
 function progressOf(
   total: number | undefined,
   { note, clock }: Pick<Call, 'note' | 'clock'>,
@@ -257,7 +256,7 @@ export const resend = manyCommandOf(
     past: 'resent',
     states: ['completed', unanswered],
     act: async ([target], given, context) => Number(await resendOrder.act(target!, given, context)),
-    // Each account gets a new version of its e-mail.
+    // Each account is updated by itself, because its e-mail's version changes.
     size: 1,
   },
 );
@@ -294,11 +293,11 @@ interface Query {
   readonly states: readonly State[];
   /** Returns how many were unchanged and done. */
   readonly act: typeof retryAll;
-  /** How many it takes at once. */
+  /** Targets of one call of `act`. */
   readonly size?: number;
 }
 
-/** With a request id the order is about one, else about all of a query. */
+/** An order about one request if an id is given, else about all that a query finds. */
 function manyCommandOf(command: OneCommand<RequestTarget>, query: Query): Command {
   const { name, final } = command.order;
   return guarded({
@@ -329,7 +328,7 @@ async function ofQuery(
   }
   const total = limit ?? (await call.stores.submissions.count(values));
   const given = givenBy(call);
-  // `never`: whatever is done later, the command does not change them.
+  // `never` counts targets that a repeat would not change either.
   let [waiting, never] = [0, 0];
   return {
     action: order.name,

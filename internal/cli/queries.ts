@@ -28,13 +28,13 @@ import {
   type Report,
 } from './command.ts';
 
-/** One screen. */
+/** One screen of rows. */
 export const FIND_DEFAULT = 20;
 
 /** A header, and the cell below it. */
 type Column<T> = readonly [string, (row: T, now: Date) => string];
 
-/** A table with headers; a column without any value is left out. */
+/** Leaves out columns without any value. */
 function headed<T>(columns: readonly Column<T>[], rows: readonly T[], now: Date): string {
   const filled = columns
     .map(([header, cell]) => [header, rows.map((row) => printable(cell(row, now)))] as const)
@@ -43,7 +43,7 @@ function headed<T>(columns: readonly Column<T>[], rows: readonly T[], now: Date)
   return table([headers, ...rows.map((_, index) => filled.map(([, cells]) => cells[index]!))], '');
 }
 
-/** Names as partners' JSON has them, and null for what is absent. */
+/** Names as in partners' JSON; null for absent values. */
 function forPrograms(model: object): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(model).map(([name, value]) => [
@@ -278,7 +278,7 @@ interface ListCommand<T> {
   readonly none: string;
 }
 
-/** A list of all may be empty. */
+/** An empty list is an error only with `--partner`. */
 function listOf<T extends object>({ read, columns, none, ...command }: ListCommand<T>): Command {
   return {
     positionals: [],

@@ -1,4 +1,4 @@
-/** What the pods' counters say of the last hour, and what the database said last. */
+/** What the pods' counters say of the last hour, and what was last read from the database. */
 import type { Finding, SecretProblem } from '../partner/kept-findings.ts';
 import { later } from '../platform/process/clock.ts';
 import type { Pod, Sample } from './readings.ts';
@@ -9,40 +9,40 @@ import type { TallyLine } from '../view/search.ts';
 
 /** How far back charts and counts go. */
 const SHOWN_MS = 3_600_000;
-/** With the hour before, of a round every 10 s. */
+/** Rounds of two hours, one every 10 s. */
 const HISTORY_ROUNDS = 750;
-/** Around an hour ago: a single round says little. */
+/** The mean of rounds this close to an hour ago is shown; one round says little. */
 const COMPARED_MS = 150_000;
 
-/** A partner that was over its limit before that is well again. */
+/** A partner whose last 429 is older has recovered. */
 export const LIMITED_MS = 300_000;
 
-/** By the value of a label. */
+/** Sums by the value of a label. */
 type Sums = Readonly<Record<string, number>>;
 
 interface Round extends Measured {
   readonly at: Date;
-  /** False where no pod had been read before. */
+  /** False if no pod had been read before. */
   readonly isCompared: boolean;
-  /** Since the round before. */
+  /** Answers since the round before. */
   readonly got: readonly Got[];
 }
 
 const WAITS = ['account', 'mail', 'onHold', 'delayed', 'oldestSeconds'] as const;
-/** By step; undefined where no controller has counted. */
+/** Waiting work by step; undefined if no controller has counted. */
 type Waits = Readonly<Record<(typeof WAITS)[number], number | undefined>>;
 
 interface Measured {
-  /** A minute, as `finished` and `mails`. */
+  /** Answers per minute, like `finished` and `mails`. */
   readonly answers: Sums;
   readonly finished: Sums;
   readonly mails: Sums;
-  /** Of accepts since the round before; undefined if there were none. */
+  /** Time of accepts since the round before; undefined without any. */
   readonly p99Seconds: number | undefined;
   readonly waits: Waits;
 }
 
-/** Answers by status, and what was rejected later as `rejected`. */
+/** Answers by status; later rejections as `rejected`. */
 type ByPartner = ReadonlyMap<string, Sums>;
 
 interface Got {
@@ -51,7 +51,7 @@ interface Got {
   readonly count: number;
 }
 
-/** Of one series since its pod was read before. */
+/** Growth of a series since its pod was read before. */
 interface Growth extends Sample {
   readonly aMinute: number;
 }
@@ -65,20 +65,20 @@ const FINAL = ['completed', 'rejected', 'undeliverable', 'dead_lettered'];
 
 interface Stored {
   readonly partners: readonly PartnerView[];
-  /** The newest since `from`, or all. */
+  /** Dead letters: all, or the newest since `from`. */
   readonly dead: { readonly lines: readonly TallyLine[]; readonly from?: Date | undefined };
   readonly secrets: readonly SecretProblem[];
-  /** Of the self-audit, neither settled nor put aside. */
+  /** Findings that are neither settled nor put aside. */
   readonly findings: readonly Finding[];
-  /** Findings that operators put aside, and that are still so. */
+  /** How many put aside findings still exist. */
   readonly putAside: number;
-  /** Of the last `LIMITED_MS`, or the newest since `from`. */
+  /** Requests turned away in the last `LIMITED_MS`, or since `from`. */
   readonly turnedAway: {
     readonly counts: readonly TurnedAwayCount[];
     readonly recorded: readonly KindGroup[];
     readonly from?: Date;
   };
-  /** When they were read; undefined before the first time. */
+  /** When this was read; undefined before the first reading. */
   readonly at?: Date;
   /** Why the database cannot be read. */
   readonly fault?: string;
@@ -111,7 +111,7 @@ export class Activity {
     for (const { at: address, answers, samples } of pods) {
       const last = this.#seen.get(address);
       if (last !== undefined) grown.push(growthOf({ samples, at }, last));
-      // A pod that misses a round is measured over both when it answers again.
+      // A pod that misses a round is measured over both rounds.
       const newest = answers ? { samples, at } : last;
       if (newest !== undefined) seen.set(address, newest);
     }
@@ -147,13 +147,13 @@ export class Activity {
     return this.pods.filter(({ component }) => component === 'processor');
   }
 
-  /** Of the last hour. */
+  /** The rounds of the last hour. */
   shown(): readonly Round[] {
     const since = this.#ago(SHOWN_MS);
     return this.rounds.filter(({ at }) => at > since);
   }
 
-  /** The mean of some minutes; undefined where none was read then. */
+  /** A mean; undefined if nothing was read then. */
   hourBefore(): Measured | undefined {
     const [from, to] = [SHOWN_MS + COMPARED_MS, SHOWN_MS - COMPARED_MS].map((ms) => this.#ago(ms));
     const rounds = this.rounds.filter((one) => one.isCompared && one.at > from! && one.at < to!);
@@ -194,7 +194,7 @@ function summed(counts: readonly (readonly [string, number])[]): Sums {
   return byKey;
 }
 
-/** The highest of all pods: each counts the whole service, and only the leader has counted. */
+/** The highest of all pods: only the leader counts the whole service. */
 export function gauge(pods: readonly Pod[], name: string, labels: object = {}) {
   const wanted = Object.entries(labels);
   const values = pods
@@ -277,7 +277,7 @@ function aMinute(grown: readonly Growth[], label: string): Sums {
   return summed(counted.map((one) => [one.labels[label] ?? '', one.aMinute]));
 }
 
-/** As Prometheus' histogram_quantile: linear within a bucket. */
+/** Like Prometheus' histogram_quantile: linear within a bucket. */
 function quantile(grown: readonly Growth[], wanted: number): number | undefined {
   const byBound = summed(grown.map(({ labels, value }) => [labels['le'] ?? '', value]));
   const buckets = Object.entries(byBound)
@@ -308,7 +308,7 @@ const MEANINGS: Readonly<Record<string, string>> = {
   rejected: 'accepted, and later found invalid or a duplicate',
 };
 
-/** What a partner's requests got, most frequent first; the share that failed is undefined without a request. */
+/** A partner's answers, most frequent first; shares are undefined without a request. */
 export function answersOf(got: Readonly<Record<string, number>> = {}) {
   const counts = Object.entries(got);
   const total = (fits: (got: string) => boolean): number =>
@@ -321,7 +321,7 @@ export function answersOf(got: Readonly<Record<string, number>> = {}) {
       count,
       failed: isFailed(key),
       meaning: MEANINGS[key] ?? '',
-      // Work of earlier minutes may be decided in this hour.
+      // Requests of the hour before may be rejected in this hour.
       share: requests === 0 ? undefined : Math.min(1, count / requests),
     }))
     .toSorted((one, other) => other.count - one.count);

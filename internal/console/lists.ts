@@ -1,4 +1,4 @@
-/** Lists of requests that have an address, which names no person, and the same as CSV. */
+/** Lists of requests as a page or CSV, whose address names no person. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { Turns } from '../fair/turns.ts';
@@ -17,21 +17,21 @@ export const LIST_PAGE = 50;
 /** A search that takes longer shows how far it came. */
 const LIST_WITHIN_MS = 3_000;
 /** Some MB in memory; more is work for the database's own tools. */
-export const CSV_ROWS = 5_000;
+const CSV_ROWS = 5_000;
 
-/** Reads of many records at a time, so that most of the database is left to ingest. */
+/** Large reads at a time; few, to spare the database. */
 const READERS = 2;
 const READERS_WAITING = 20;
-/** Longer than all that wait before it take. */
+/** Longer than all reads before a waiting one take. */
 const WAITS_AT_MOST_MS = 60_000;
 
-/** Reads many records once it is the turn of who asked. */
+/** Calls `read` once it is the person's turn. */
 export type InTurn = <T>(
   request: Pick<FastifyRequest, 'person'>,
   read: () => Promise<T>,
 ) => Promise<T>;
 
-/** Where too many wait, who has most waiting is answered 429, as is who has waited too long. */
+/** If too many wait, one of the person with most is answered 429; so is one that waits too long. */
 export function inTurns(): InTurn {
   let free = READERS;
   const waiting = new Turns<PromiseWithResolvers<void>>();
@@ -113,14 +113,14 @@ export function addRequestLists(
   });
 }
 
-/** The address of the list that a form asks for; undefined where it would name a person. */
+/** The address of a form's list; undefined if it would name a person. */
 export function listOf(asked: Readonly<Record<string, string>>, now: Date): string | undefined {
   const isPlain = Object.entries(asked).every(
     ([name, value]) =>
       [...Object.keys(listFields), 'since', 'until'].includes(name) && !namesSomebody(value),
   );
   if (!isPlain) return undefined;
-  // A colleague opens it later.
+  // A colleague may open the address later.
   const times = z
     .object({ since: when(now), until: when(now) })
     .partial()
@@ -159,7 +159,7 @@ const COLUMNS = {
   why: ({ why }) => why,
 } as const satisfies Readonly<Record<string, (row: FoundRow) => string>>;
 
-export function csvOf(rows: readonly FoundRow[]): string {
+function csvOf(rows: readonly FoundRow[]): string {
   const lines = [
     Object.keys(COLUMNS),
     ...rows.map((row) => Object.values(COLUMNS).map((column) => column(row))),
@@ -167,7 +167,7 @@ export function csvOf(rows: readonly FoundRow[]): string {
   return lines.map((cells) => `${cells.map(cellOf).join(',')}\r\n`).join('');
 }
 
-/** A spreadsheet would run what begins like a formula, also in full width or behind blanks. */
+/** Spreadsheets run text that begins like a formula, also in full width or behind blanks. */
 const FORMULA = /^[\s\u{fffd}]*[=+\-@\uff1d\uff0b\uff0d\uff20]/u;
 
 function cellOf(value: string): string {

@@ -17,14 +17,14 @@ const SECRETS_SHOWN = 10;
 /** Three rounds of reading: what is older may no longer be true. */
 const STALE_MS = 30_000;
 
-/** As the alerts have them. */
+/** The bounds of the alerts. */
 const ACCOUNT_WAITS_S = 600;
 const MAIL_WAITS_S = 3_600;
 /** Fewer may wait for the servers of their recipients. */
 const MANY = 50;
 const REFUSED_SHARE = 0.1;
 const REFUSED_LEAST = 5;
-/** Fewer 500s do not spend a month's budget within days. */
+/** A smaller share of 500s does not spend a month's error budget within days. */
 const FAILED_SHARE = 0.01;
 /** The leading controller counts every 10 s. */
 const COUNTED_WITHIN_S = 60;
@@ -34,7 +34,7 @@ interface NowProblem {
   readonly weight: 'bad' | 'warn';
   readonly who: string;
   readonly what: string;
-  /** An example. */
+  /** An example: a request or an account. */
   readonly request?: string;
   readonly partner?: string;
 }
@@ -66,7 +66,7 @@ export function nowView(activity: Activity, now: Date) {
   };
 }
 
-/** Of what was read longest ago. */
+/** The age of the older reading. */
 function freshness({ startedAt, rounds, stored }: Activity, now: Date) {
   const [oldest] = [
     { at: rounds.at(-1)?.at ?? startedAt, why: 'the console cannot read the pods' },
@@ -76,7 +76,7 @@ function freshness({ startedAt, rounds, stored }: Activity, now: Date) {
   return { since, why, leftMs: STALE_MS - (now.getTime() - since.getTime()) };
 }
 
-/** Without these, nobody can say that nothing is wrong. */
+/** Names what was not read: without it, an empty list of problems proves nothing. */
 function unreadOf({ rounds, stored, pods }: Activity): string[] {
   const parts: [string, boolean][] = [
     ['the pods', rounds.length > 0],
@@ -123,7 +123,7 @@ const bad = (who: string, what: string, links: Partial<NowProblem> = {}): NowPro
   ...links,
 });
 
-/** What alerts tell after minutes. */
+/** What alerts report only after minutes. */
 function causesOf(pods: readonly Pod[], now: Date, namesSecrets: boolean): NowProblem[] {
   const value = (name: string, labels?: object): number => gauge(pods, name, labels) ?? 0;
   const [account, mail] = ['recorded', 'account_created'].map((state) =>
@@ -216,7 +216,7 @@ function brokenSecrets(problems: readonly SecretProblem[]): NowProblem[] {
   return more > 0 ? [...lines.slice(0, SECRETS_SHOWN), rest] : lines;
 }
 
-/** Of the self-audit that the leading controller makes. */
+/** Findings of the leading controller's self-audit. */
 function findingsOf({ pods, stored }: Activity): NowProblem[] {
   return Object.entries(kinds).flatMap(([kind, { weight, meaning }]): NowProblem[] => {
     const count = gauge(pods, 'audit_findings', { kind }) ?? 0;
@@ -233,7 +233,7 @@ function answeredSince(activity: Activity, since: Date) {
   return [...activity.partners(since)].map(([partner, got]) => ({ partner, ...answersOf(got) }));
 }
 
-/** What partners and applicants got, whichever part is at fault. */
+/** Requests answered 500 and e-mails refused, whatever the cause. */
 function failedShares(lately: Answered, ended: ReturnType<Activity['ended']>): NowProblem[] {
   const sum = (counts: readonly number[]): number => counts.reduce((all, one) => all + one, 0);
   const requests = sum(lately.map((one) => one.requests));
@@ -251,7 +251,7 @@ function failedShares(lately: Answered, ended: ReturnType<Activity['ended']>): N
   ];
 }
 
-/** A partner at its limit loses requests of which no record says anything. */
+/** A partner at its limit loses requests that no record shows. */
 function atTheirLimit(lately: Answered, { turnedAway }: Activity['stored']): NowProblem[] {
   return lately.flatMap(({ partner, requests, answers }): NowProblem[] => {
     const limited = answers.find((one) => one.got === '429');

@@ -1,4 +1,4 @@
-/** Actions of an operator: the plan of one order is shown, given a reason, and done as it was shown. */
+/** Operators' actions: shows an order's plan, asks for a reason, and does what was shown. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { bounce, close, correctEmail, reopen, resend, retry } from '../orders/moves.ts';
 import {
@@ -26,23 +26,23 @@ import { LIMITED, type ConsolePerson } from './sign-in.ts';
 
 /** An order has a few steps, each of which the client of MongoDB ends after 10 s. */
 const ORDER_WITHIN_MS = 25_000;
-/** A person who may not act does not wait for the trail. */
+/** How long noting a refusal may take. */
 const REFUSAL_WITHIN_MS = 2_000;
 const NOT_ALLOWED = 'Only the role "operator" may do this. Nothing was changed.';
 
-/** What an order takes beside its reason. */
+/** What an order needs besides its reason. */
 const FIELDS = {
   address: { label: 'The right e-mail address', hint: 'the new link goes there', required: true },
   status: { label: 'Status of the bounce, if known', hint: 'such as 5.1.1', required: false },
 } as const;
 
 interface Action {
-  /** In the trail. */
+  /** The order's name in the trail. */
   readonly called: string;
   readonly open: (given: Given, context: OrderContext) => Promise<OpenOrder>;
   readonly final: boolean;
   readonly field?: keyof typeof FIELDS;
-  /** Of the last part of its address; undefined if that names nothing. */
+  /** Reads the last part of the address; undefined if it names nothing. */
   readonly givenBy: (part: string) => (Given & About) | undefined;
 }
 
@@ -69,7 +69,7 @@ function actionOf<T>(
   ];
 }
 
-/** Orders of many, `erase` and the release of an account stay commands. */
+/** Orders of many, `erase` and `account release` are commands only. */
 const actions: ReadonlyMap<string, Action> = new Map([
   actionOf(retry, ofRequest),
   actionOf(resend, ofRequest),
@@ -88,7 +88,7 @@ export interface OrderParts {
   readonly databaseFault: (error: unknown) => string | undefined;
 }
 
-/** Sent once the work is over, so that work that goes on after its time sends nothing. */
+/** Called after the work, so work past its deadline sends nothing. */
 type Answer = (reply: FastifyReply) => FastifyReply;
 
 const say =
@@ -173,7 +173,7 @@ async function carryOut(
   return (reply) => reply.page('order', model);
 }
 
-/** Work that has not begun in time never begins. */
+/** Work that has not called `begin` in time cannot begin. */
 export async function inTime<T>(
   withinMs: number,
   work: (begin: () => void) => Promise<T>,
@@ -236,7 +236,7 @@ function givenIn(form: Readonly<Record<string, string>>, { field }: Action) {
   return { given: given as Pick<Given, 'why' | 'address' | 'status'>, faults };
 }
 
-/** What cannot be undone asks for a name to be typed. */
+/** The name to type before an order that cannot be undone. */
 const confirmationOf = ({ final }: Action, { partnerId, requestId }: About): string | undefined =>
   final ? (partnerId ?? requestId) : undefined;
 
@@ -247,7 +247,6 @@ function modelOf({ name, part, action }: Asked, { plan, words, seen }: OpenOrder
     title: `${name} ${part}`,
     would: would ?? done,
     to: plan.to,
-    /** Of the state that a request gets. */
     meaning: cardOf(plan.to as State)?.meaning,
     notes,
     seen,
@@ -277,7 +276,7 @@ async function formOf(
   return (reply) => reply.page('order', model);
 }
 
-/** How much it is about. */
+/** How many requests, accounts and keys are concerned. */
 async function countsOf(
   { partnerId, keyId, accountId }: About,
   { stores }: OrderContext,

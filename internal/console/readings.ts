@@ -1,4 +1,4 @@
-/** What the pods' `/readyz` and `/metrics` say. */
+/** Reads the pods' `/readyz` and `/metrics`. */
 import { lookup } from 'node:dns/promises';
 import { isIPv6 } from 'node:net';
 
@@ -18,7 +18,7 @@ export interface Sample {
 }
 
 export interface Pod {
-  /** Its admin port, as `10.0.0.7:9090`. */
+  /** The address of its admin port, such as `10.0.0.7:9090`. */
   readonly at: string;
   readonly component: string;
   readonly answers: boolean;
@@ -84,7 +84,7 @@ function sentences(list: unknown): string[] {
 const SERIES = /^partner_ingest_((\w+)(?:\{(.*)\})?) (\S+)/gm;
 const LABEL = /(\w+)="((?:[^"\\]|\\.)*)"/g;
 
-/** Only our own metrics, without their prefix. */
+/** Returns only our own metrics, without their prefix. */
 function samplesOf(text: string): Sample[] {
   return [...text.matchAll(SERIES)].map(
     ([, series = '', name = '', labels = '', value]): Sample => ({

@@ -25,7 +25,7 @@ declare module 'fastify' {
   }
 }
 
-/** Safe as it is. */
+/** Text that needs no escaping. */
 class Html {
   readonly text: string;
   readonly isNumber: boolean;
@@ -38,7 +38,7 @@ class Html {
 
 const { escapeFunction: escapeHtml } = new Eta().config;
 
-/** Control characters and direction marks garble a page as they do a terminal. */
+/** Also replaces control and direction marks, which garble a page. */
 function escaped(value: unknown): string {
   return value instanceof Html ? value.text : escapeHtml(printable(String(value)));
 }
@@ -51,7 +51,7 @@ const eta = new Eta({
 
 const numbers = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 
-/** As `internal/view` writes it. */
+/** A time as `internal/view` writes it. */
 const UTC = /(\d{4}-\d\d-\d\d) (\d\d:\d\d(?::\d\d(?:\.\d+)?)?) UTC/g;
 
 /** What every template may use. */
@@ -69,14 +69,14 @@ const words = {
     date === undefined
       ? '–'
       : new Html(`<time datetime="${date.toISOString()}">${utcSeconds(date)} UTC</time>`),
-  /** With the times in it as such. */
+  /** Marks the times in the text. */
   timed: (text: string): Html =>
     new Html(escaped(text).replace(UTC, '<time datetime="$1T$2Z">$&</time>')),
   partnerLink: (name: string): Html =>
     new Html(`<a href="/partners/${encodeURIComponent(name)}">${escaped(name)}</a>`),
   activeOf: ({ active, inactive }: PartnerView['keys']): string =>
     `${active} of ${active + inactive}`,
-  /** In a new tab, so that a list stays. */
+  /** Opens in a new tab, so that a list stays. */
   request: (id: string): Html =>
     new Html(
       `<a href="/requests/${encodeURIComponent(id)}" target="_blank" rel="noopener">${escaped(id)}</a>`,
@@ -86,7 +86,6 @@ const words = {
     new Html(`<a href="${escaped(address)}">${numbers.format(count)}</a>`, true),
   badge: (state: string, tone: string): Html =>
     new Html(`<b class="badge ${tone}">${escaped(state)}</b>`),
-  /** Of a partner. */
   statusBadge: (status: string): Html =>
     words.badge(status, { active: 'good', 'no keys': 'other' }[status] ?? 'bad'),
   badgeOf: (state: State): Html => words.badge(state, toneOf(state)),
@@ -96,20 +95,20 @@ const words = {
   },
   bad: (text: string): Html => new Html(`<span class="bad">${escaped(text)}</span>`),
   causesOf,
-  /** A page of an installation has its own. */
+  /** Replaced by this installation's command. */
   run: (order: string): Html => commandOf('partner-ingest', order),
   act: (): Html => new Html(''),
   switchedOffBy,
   keyStatusInWords,
 };
 
-/** As it is run in this installation, to be pasted; a script adds a button that copies it. */
+/** A command as run in this installation; a script adds a copy button. */
 function commandOf(command: string, order: string): Html {
   const whole = `${command} ${order.replace(/^partner-ingest /, '')}`;
   return new Html(`<code class="command">${escaped(whole)}</code>`);
 }
 
-/** `model` has what `reply.page` adds, too. */
+/** `model` includes what `reply.page` adds. */
 export const htmlOf = (page: string, model: object): string =>
   eta.render(page, { ...words, ...model });
 
@@ -131,7 +130,7 @@ export function addPages(
   }: { readonly oidc: boolean; readonly clock: Clock; readonly command: string },
 ): void {
   const run = (order: string): Html => commandOf(command, order);
-  /** Leads to the plan, for an operator. */
+  /** A link to the plan, for an operator only. */
   const actFor =
     (person: ConsolePerson | undefined) =>
     (order: { readonly name: string; readonly part: string } | undefined): Html =>

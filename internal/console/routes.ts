@@ -23,9 +23,9 @@ import { LIMITED, type ConsolePerson } from './sign-in.ts';
 const PERSONAL = ['id', 'email', 'ein', 'name'];
 const FOUND_PAGE = 50;
 const TRAIL_PAGE = 50;
-/** What a search keeps, so that others cannot fill the memory. */
+/** Fields kept of a search; others could fill the memory. */
 const KEPT = ['id', 'since', 'until', ...Object.keys(fields)];
-/** Searches that may be continued, for an hour; further ones must be asked for again. */
+/** Searches that can be continued, for an hour; a further one replaces the oldest. */
 const CONTINUED = 1_000;
 const CONTINUED_MS = 3_600_000;
 
@@ -66,7 +66,7 @@ function addNow(app: FastifyInstance, { activity }: ConsoleTools, clock: Clock):
 }
 
 function addFind(app: FastifyInstance, tools: ConsoleTools, clock: Clock, inTurn: InTurn): void {
-  /** By the token in the form that asks for the next page, so that no page holds personal data. */
+  /** Searches by the form's token for the next page, so that no page holds personal data. */
   const continued = new Map<string, { readonly asked: Form; readonly before: string }>();
   const page = (reply: FastifyReply, more: object) =>
     reply.page('find', { title: 'Find', states, asked: {}, faults: {}, hidden: [], ...more });
@@ -97,7 +97,7 @@ function addFind(app: FastifyInstance, tools: ConsoleTools, clock: Clock, inTurn
     const list = listOf(asked, now);
     if (list !== undefined) return reply.redirect(list, 303);
     const person = request.person!;
-    // By parts, a viewer could read what is masked, a letter at a time.
+    // By searching for parts, a viewer could guess a masked name letter by letter.
     const wholeName = person.role === 'viewer';
     const { submissions } = tools.reads;
     const found = await inTurn(request, () =>
@@ -119,10 +119,7 @@ function addFind(app: FastifyInstance, tools: ConsoleTools, clock: Clock, inTurn
   });
 }
 
-/**
- * Without blanks around; a field that was left empty counts as absent, and one that was sent twice
- * as one text.
- */
+/** Trims values and drops empty ones; a repeated field becomes one text. */
 export function filledIn(form: object): Form {
   const all = Object.entries(form).map(([name, value]) => [name, String(value).trim()] as const);
   return Object.fromEntries(all.filter(([, value]) => value !== ''));
@@ -234,7 +231,7 @@ function listsOf(
     addressOf('/requests', { partner, mode: 'live', ...more, ...times });
 }
 
-/** The first `size`, and before which the next page begins; undefined if there is none. */
+/** `next` is the `before` of the next page, if there is one. */
 function firstOf<T extends { readonly _id: string }>(found: readonly T[], size: number) {
   const shown = found.slice(0, size);
   return { shown, next: found.length > size ? shown.at(-1)?._id : undefined };

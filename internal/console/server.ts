@@ -25,9 +25,9 @@ import {
 
 /** The longest form: ten fields of 1,000 characters, each of which may take nine bytes. */
 const FORM_BYTES = 131_072;
-/** Searches and reveals of one person, log-ins of one address: more are no work of support. */
+/** Searches and reveals of a person, or log-ins of an address: support needs no more. */
 const LIMIT_A_MINUTE = 60;
-/** A viewer may ask for whole values only, and not try many. */
+/** Lower, so that a viewer cannot find a value by trying. */
 const VIEWER_LIMIT_A_MINUTE = 20;
 /** Each restart without OIDC leaves a cookie under another name. */
 const FORM_COOKIE_SECONDS = 604_800;
@@ -60,7 +60,7 @@ export async function startConsole(
   const app = fastify({
     bodyLimit: FORM_BYTES,
     forceCloseConnections: true,
-    // Of an address that no route can be looked up by: no hook has run, so there is no page.
+    // The address is malformed: no hook has run, so there is no page.
     frameworkErrors: (_error, _request, reply) =>
       void (reply as FastifyReply).code(404).type('text/plain').send(NO_PAGE),
   });
@@ -102,11 +102,11 @@ async function addPlugins(app: FastifyInstance, { secret, oidc }: ConsoleOptions
     cookieOpts: {
       path: '/',
       httpOnly: true,
-      // Strict would make open forms void at each link from another site. The token guards them.
+      // `strict` would void open forms after a link from another site. The token protects them.
       sameSite: 'lax',
       signed: true,
       maxAge: FORM_COOKIE_SECONDS,
-      // Some browsers keep no such cookie of http://127.0.0.1.
+      // Some browsers drop secure cookies of http://127.0.0.1.
       secure: oidc !== undefined,
     },
   });
@@ -115,7 +115,7 @@ async function addPlugins(app: FastifyInstance, { secret, oidc }: ConsoleOptions
     global: false,
     max: ({ person }) => (person?.role === 'viewer' ? VIEWER_LIMIT_A_MINUTE : LIMIT_A_MINUTE),
     timeWindow: '1 minute',
-    // Behind an Ingress everybody has its address.
+    // Behind an Ingress all clients have its address.
     keyGenerator: ({ person, ip }) => person?.sub ?? ip,
   });
 }
@@ -126,11 +126,11 @@ const PUBLIC = /^\/(assets\/|login(\/callback)?$)/;
 function guard(app: FastifyInstance, oidc: boolean): void {
   app.addHook('onRequest', async (request, reply) => {
     const [path = ''] = request.url.split('?');
-    // A site whose name leads to this loopback could read the pages in a visitor's browser.
+    // A site whose name resolves to loopback could read the pages in a visitor's browser.
     if (!oidc && !isLoopback(request.hostname.replace(/^\[(.*)\]$/, '$1')))
       return reply.say(421, 'Open the console by 127.0.0.1 or localhost.');
     if (PUBLIC.test(path) || request.person !== undefined) return undefined;
-    // A script's request cannot be led to the provider, and must not begin a log-in.
+    // A script's request cannot be redirected to the provider, and must not begin a log-in.
     const { 'sec-fetch-mode': mode = 'navigate' } = request.headers;
     if (request.method === 'GET' && mode === 'navigate')
       return reply.redirect(`/login?to=${encodeURIComponent(request.url)}`, 303);

@@ -1,4 +1,4 @@
-/** Who looks: everybody on the loopback, or who logs in by OpenID Connect. */
+/** Who uses the console: everybody on loopback, or people who log in by OpenID Connect. */
 import { createHash, randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import * as oidc from 'openid-client';
@@ -11,7 +11,7 @@ import type { Logger } from '../platform/process/log.ts';
 export type Role = 'viewer' | 'support' | 'operator';
 
 export interface ConsolePerson {
-  /** Of the session; absent without OIDC. */
+  /** The session's id; absent without OIDC. */
   readonly id?: string;
   readonly name: string;
   /** The provider's id of the person, which no two people share and nobody can change. */
@@ -45,12 +45,12 @@ export interface OidcOptions {
 
 /** A working day; then the provider is asked again. */
 export const SESSION_SECONDS = 8 * 3_600;
-/** From the click to the return from the provider. */
+/** Time from the click to the return from the provider. */
 const LOGIN_SECONDS = 600;
-/** Of the OpenID provider's answers. */
+/** Time-out of the provider's answers. */
 const PROVIDER_TIMEOUT_S = 5;
 const CALLBACK = '/login/callback';
-/** Of one browser: each tab that logs in has a cookie, and all must fit into a request's head. */
+/** Each tab that logs in has a cookie, and all must fit into a request's headers. */
 const LOGINS_KEPT = 10;
 /** A longer address would not fit into the cookie. */
 const PATH_MAX = 1_000;
@@ -69,10 +69,10 @@ interface Login {
   readonly to: string;
 }
 
-/** By the bounds that the plugin was registered with. */
+/** Limits a route by the plugin's registered bounds. */
 export const LIMITED = { config: { rateLimit: {} } } as const;
 
-/** By the secret: consoles at several ports of one host share the browser's cookies. */
+/** Named by the secret: consoles on one host share cookies, whatever their port. */
 export function cookieName(kind: string, secret: string, publicUrl = ''): string {
   const mark = createHash('sha256').update(secret).digest('hex').slice(0, 8);
   // No other host of the domain can set such a cookie.
@@ -80,15 +80,15 @@ export function cookieName(kind: string, secret: string, publicUrl = ''): string
   return `${prefix}${kind}-${mark}`;
 }
 
-/** A form counts in the session that it was opened in. */
+/** A form is valid only in the session that opened it. */
 export const formOwner = ({ person }: FastifyRequest): string =>
   `${person?.id ?? ''} ${person?.sub ?? ''}`;
 
 const COOKIE = { path: '/', httpOnly: true, secure: true, sameSite: 'lax', signed: true } as const;
 
-/** Worth nothing after its time. Needs `@fastify/cookie` with a secret. */
+/** A signed cookie, void after `maxAge` seconds. Needs `@fastify/cookie` with a secret. */
 function cookieOf<Content extends object>(name: string, maxAge: number, clock: Clock) {
-  // A signature does not cover the name of its cookie.
+  // The value contains the cookie's name, which the signature does not cover.
   const markOf = (id: string): string => `${name}${id} `;
   return {
     keep: (reply: FastifyReply, content: Content, id = ''): void => {
@@ -121,7 +121,7 @@ interface SignInParts {
   readonly secret: string;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Sessions whose cookie is void, although its time is not over. */
+  /** Ended sessions, whose cookies are void before their time. */
   readonly ended: Set<string>;
   readonly tools: { readonly trailOf: (person: ConsolePerson) => Pick<Trail, 'loggedOut'> };
 }
@@ -192,7 +192,7 @@ function addLogOut(
 ): void {
   app.post('/logout', async (request, reply) => {
     const { id, ...person } = session.kept(request)!;
-    // First: with the database away, at least this pod refuses a copy of the cookie.
+    // First of all, so that this pod refuses a copy of the cookie even if the database is away.
     ended.add(id);
     session.clear(reply);
     await tools.trailOf(person).loggedOut(id);
@@ -200,7 +200,7 @@ function addLogOut(
   });
 }
 
-/** Says whether it is the first use. This pod knows; elsewhere the provider refuses a used code. */
+/** True at the first use at this pod; at others the provider refuses a used code. */
 function usedOnce(clock: Clock): (id: string, seconds: number) => boolean {
   const uses = new Map<string, number>();
   return (id, seconds) => {
@@ -212,7 +212,7 @@ function usedOnce(clock: Clock): (id: string, seconds: number) => boolean {
   };
 }
 
-/** At the first log-in that finds the provider, because the console starts without it. */
+/** Discovers the provider at the first log-in that reaches it. */
 function discoverOnce(options: OidcOptions): () => Promise<oidc.Configuration> {
   let known: Promise<oidc.Configuration> | undefined;
   return () =>
@@ -222,7 +222,7 @@ function discoverOnce(options: OidcOptions): () => Promise<oidc.Configuration> {
     }));
 }
 
-/** By what the provider supports. `client_secret_basic` is the default of OpenID Connect. */
+/** Uses what the provider supports; `client_secret_basic` is OpenID Connect's default. */
 function clientAuth(secret: string): oidc.ClientAuth {
   const [basic, post] = [oidc.ClientSecretBasic(secret), oidc.ClientSecretPost(secret)];
   return (server, ...request) => {
@@ -235,7 +235,7 @@ function clientAuth(secret: string): oidc.ClientAuth {
 async function discover(options: OidcOptions): Promise<oidc.Configuration> {
   const auth = clientAuth(options.clientSecret);
   const issuer = new URL(options.issuer);
-  // By HTTPS_PROXY and NO_PROXY of the environment. The pods are asked without a proxy.
+  // Uses HTTPS_PROXY and NO_PROXY; pods are read without a proxy.
   const dispatcher = new EnvHttpProxyAgent();
   const asked = (url: string, request: object) => fetchBy(url, { ...request, dispatcher });
   try {
@@ -249,14 +249,13 @@ async function discover(options: OidcOptions): Promise<oidc.Configuration> {
   }
 }
 
-/** The provider cannot be asked. */
 export class ProviderError extends Error {
   override readonly name = 'ProviderError';
 }
 
 type Claims = Readonly<Record<string, unknown>>;
 
-/** Of the ID token, completed by UserInfo. */
+/** The claims of the ID token, completed by UserInfo. */
 async function claimsOf(
   provider: () => Promise<oidc.Configuration>,
   url: string,
@@ -298,13 +297,13 @@ function roleOf(claims: Claims, options: OidcOptions): Role | undefined {
   });
 }
 
-/** Another site's address must not be reached through ours. */
+/** A log-in must not lead to another site. */
 function ownPath(to: string): string {
   // Printable ASCII without a backslash, which browsers read as a slash.
   return to.length <= PATH_MAX && /^\/(?!\/)[!-[\]-~]*$/.test(to) ? to : '/';
 }
 
-/** Without the message, which may quote a token. */
+/** Leaves out the message, which may quote a token. */
 function reasonOf(error: unknown): string {
   const { code, name } = error as { readonly code?: string; readonly name?: string };
   return code ?? name ?? 'unknown';

@@ -41,7 +41,7 @@ export function directorySource(path: string, clock: Clock): SecretSource {
   };
 }
 
-/** Of a list in which every file could be read. */
+/** A list for which every file could be read. */
 interface Good {
   readonly secrets: readonly PartnerSecret[];
   readonly asOf: Date;
@@ -63,7 +63,7 @@ class FollowedFolder implements SecretView {
     return [];
   }
 
-  /** Of the whole folder; the last one that was complete while any file cannot be read. */
+  /** Lists the whole folder; while a file cannot be read, the last complete list. */
   async list(): Promise<SecretList> {
     const faults = new Map<string, string>();
     const read = await this.#read(faults);
@@ -126,7 +126,7 @@ function readManifest(file: string, text: string): PartnerSecret[] {
   });
 }
 
-/** As far as it says whether the rest is read. */
+/** The fields that decide whether the rest is read. */
 interface Manifest {
   readonly kind?: unknown;
   readonly metadata?: { readonly labels?: Readonly<Record<string, unknown>> | null } | null;
@@ -141,7 +141,7 @@ async function signatureOf(file: string): Promise<string> {
   }
 }
 
-/** A parser's messages quote the file. */
+/** Leaves out a parser's message, which may quote a key from the file. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'unknown error';
   return (

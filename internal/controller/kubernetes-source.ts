@@ -25,7 +25,7 @@ const LIST_PAGE = 500;
 const SECRETS_MAX = 100_000;
 const RELIST_MS = 300_000;
 const BACKOFF = { firstMs: 100, capMs: 10_000 } as const;
-/** The leader is then unready, but the keys stay active. */
+/** After this time the leader is not ready, but the keys stay active. */
 const STALE_MS = 60_000;
 const GONE = 410;
 const versionSchema = z.object({ metadata: z.object({ resourceVersion: z.string() }) });
@@ -61,7 +61,9 @@ class FollowedNamespace implements SecretView {
     void this.#follow(signal);
   }
 
-  /** Incomplete before the first list; keeps the last Secrets while the namespace cannot be read. */
+  /**
+   * Incomplete before the first list; keeps the last Secrets while the namespace cannot be read.
+   */
   list(): Promise<SecretList> {
     const complete = this.#secrets !== undefined;
     const source = { namespace: this.#name, name: '', uid: '' };
@@ -182,7 +184,7 @@ class FollowedNamespace implements SecretView {
     this.#tools.metrics.secretsSeenAt.set(seenAt.getTime() / 1_000);
   }
 
-  /** One failure may be a restart of the API server, so it is told if the next try fails too. */
+  /** Reports a failure only if the next try fails too: one may be a restart of the API server. */
   #failed(error: unknown): void {
     const { kubernetes, log } = this.#tools;
     this.#failures += 1;

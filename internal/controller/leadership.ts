@@ -61,7 +61,7 @@ export class Leadership {
   readonly faults = (): readonly string[] =>
     this.#isSeen ? [] : ['the lease in MongoDB has not been read yet'];
 
-  /** Each term begins with a round. */
+  /** Each term begins with a round of the loop. */
   start(options: LeaderLoop): Loop {
     let last: AbortSignal | undefined;
     options.forget();
@@ -78,7 +78,7 @@ export class Leadership {
     return loop;
   }
 
-  /** Ends the term; the next one begins with what is stored then. */
+  /** Ends the term, so that the next one begins with what is stored. */
   resign(): void {
     this.#end();
     this.#lease.wake();
@@ -97,7 +97,7 @@ export class Leadership {
 
   async #takeOrRenew(): Promise<void> {
     const { lease, holder, clock, log } = this.#tools;
-    // Ends of keys are judged by the database's time.
+    // A leader judges the ends of keys by the database's time.
     if (clock.known === false) return;
     const sentAtMs = clock.monotonicMs();
     try {

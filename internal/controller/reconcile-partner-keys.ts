@@ -26,7 +26,7 @@ const ROUND_GAP_MS = 200;
 
 export interface ReconcileTools {
   readonly store: KeyStore;
-  /** Under which this process takes the lease. */
+  /** The name under which this process takes the lease. */
   readonly holder: string;
   readonly clock: Clock;
   readonly log: Logger;
@@ -35,8 +35,8 @@ export interface ReconcileTools {
 }
 
 /**
- * Resolves to what is wrong with the Secrets. Rejects with `SupersededError` if another process
- * leads or the document is gone.
+ * Returns the problems of the Secrets. Rejects with `SupersededError` if another process leads or
+ * the document is gone.
  */
 export async function reconcileKeys(
   list: SecretList,
@@ -51,7 +51,7 @@ export async function reconcileKeys(
   });
   const now = clock.now();
   const { ended: endedBefore = [] } = document;
-  // What is incomplete changes nothing.
+  // An incomplete list changes no key.
   const plan = planRound(list.complete ? wanted : stored, stored, {
     now,
     ended: endedBefore,
@@ -88,7 +88,7 @@ interface KeyKeeperTools extends ReconcileTools {
 export class KeyKeeper {
   readonly #tools: KeyKeeperTools;
   readonly #loop: Loop;
-  /** Followed for one term, because that of an earlier one may be older than the stored keys. */
+  /** Kept for one term: an older view may lag behind the stored keys. */
   #view: SecretView | undefined;
   #isSynced = false;
   #warnings: readonly string[] = [];
@@ -147,7 +147,7 @@ export class KeyKeeper {
     this.#tools.report(problems);
   }
 
-  /** What rounds counted says nothing once another process leads. */
+  /** Clears counts, which say nothing once another process leads. */
   #forget(): void {
     const { metrics, store } = this.#tools;
     store.problems.forget();
@@ -162,25 +162,25 @@ export class KeyKeeper {
 
 /* Decides which keys a round leaves stored. */
 
-/** Of more keys than this, half may end in the window; beyond it a namespace was probably lost. */
+/** With more keys than this, half may end within `WINDOW_MS`; more is probably a lost namespace. */
 export const ENDED_FREELY = 3;
 const WINDOW_MS = 600_000;
 const NAMED = 10;
-/** Of the room for keys; the rest is time to remove old keys. */
+/** Warns at this share of the room, in time to remove old keys. */
 const NEARLY_FULL = 0.8;
 
-export interface KeyPlan {
+interface KeyPlan {
   readonly keys: readonly StoredKey[];
   readonly put: number;
-  /** Hashes. */
+  /** Hashes of keys. */
   readonly removed: readonly string[];
   readonly problems: readonly Problem[];
-  /** For the plan of the next round. */
+  /** Keys that ended unrevoked in the last ten minutes; the next round counts them too. */
   readonly ended: readonly EndedKey[];
 }
 
-/** `wanted` and `stored` are by hash. */
-export function planRound(
+/** The maps' keys are hashes. */
+function planRound(
   wanted: ReadonlyMap<string, WantedKey>,
   stored: ReadonlyMap<string, StoredKey>,
   {
@@ -190,7 +190,7 @@ export function planRound(
   }: {
     readonly now: Date;
     readonly ended: readonly EndedKey[];
-    /** By hash: an operator has said that they end. */
+    /** Hashes that an operator revoked. */
     readonly revoked: { has(hash: string): boolean };
   },
 ): KeyPlan {
@@ -207,7 +207,7 @@ export function planRound(
   const owners = new Set([...next.values()].map(ownerOf));
   const recent = ended.filter(({ at }) => Math.abs(now.getTime() - at.getTime()) < WINDOW_MS);
   const unconfirmed = gone.filter(({ hash }) => !revoked.has(hash));
-  // What is live is judged apart from tests.
+  // Live keys and test keys are judged apart.
   const losses = [false, true].map((test) =>
     lossOf({
       stored: all.filter((key) => isTestOwner(ownerOf(key)) === test),
@@ -242,11 +242,11 @@ export function planRound(
 
 interface Loss {
   readonly held: readonly StoredKey[];
-  /** Keys at the begin of the window. */
+  /** Number of keys when the window began. */
   readonly before: number;
 }
 
-/** Which keys stay, because their end would be more than partners mean. `owners` have keys. */
+/** Chooses the keys that stay, because too many would end at once. `owners` still have keys. */
 function lossOf({
   stored,
   recent,
@@ -267,7 +267,7 @@ function lossOf({
     (owner) => !owners.has(owner),
   );
   const before = stored.length + recent.length;
-  // What one partner does alone is meant, however many keys it has.
+  // If one partner alone loses keys, it is meant.
   const most = Math.max(
     0,
     ...[...Map.groupBy(without, String).values()].map(({ length }) => length),

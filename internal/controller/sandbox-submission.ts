@@ -1,26 +1,26 @@
 /**
- * One submission with a partner's test key, over the partners' own interface. The standing probe
- * and `helm test` (charts/partner-ingest/files/send-one.mjs) send it.
+ * Sends a submission with a partner's test key. The standing probe and `helm test`
+ * (charts/partner-ingest/files/send-one.mjs) use it.
  */
 import { namedAsSent, sampleApplication } from '../application/fields.ts';
 import { contactReason } from '../platform/stores/contact-failure.ts';
 import { pause } from '../platform/process/deadline.ts';
 
-/** This EIN of the test endings always completes. */
+/** A test with this EIN always completes. */
 const COMPLETES = '000000000';
 const CALL_TIMEOUT_MS = 10_000;
 /** The longest that one look-up may wait. */
 const MAX_WAIT_SECONDS = 30;
-/** A look-up that a stopping pod cut short is asked again after this. */
+/** Pause after a look-up that a stopping pod cut short. */
 const ASK_AGAIN_MS = 1_000;
-/** An answer may come from any proxy on the way. */
+/** Cuts quoted answers, which may come from any proxy. */
 const MAX_QUOTED = 200;
 
 export interface TestTarget {
-  /** Up to and including `/api/v1`. */
+  /** The URL up to and including `/api/v1`. */
   readonly baseUrl: string;
   readonly key: string;
-  /** What an operator corrects when `baseUrl` cannot be reached. */
+  /** The setting to correct if `baseUrl` cannot be reached. */
   readonly setting: string;
 }
 
@@ -41,8 +41,8 @@ export async function submitTest(
   return data.request_id;
 }
 
-/** A test ended otherwise than it should. */
-export class OtherEndError extends Error {
+/** A test ended in another state than `completed`. */
+class OtherEndError extends Error {
   readonly codes: readonly string[];
   constructor(message: string, codes: readonly string[]) {
     super(message);
@@ -80,9 +80,7 @@ export async function testCompleted(
   throw new Error(`${requestId} is still processing after ${withinMs / 1_000} s`);
 }
 
-/**
- * The same for the e-mail of a probe. Resolves to false if another one has gone out in its interval.
- */
+/** Like `testCompleted`; false if another mail probe was sent in this interval. */
 export async function mailTaken(...given: Parameters<typeof testCompleted>): Promise<boolean> {
   try {
     await testCompleted(...given);
@@ -94,7 +92,7 @@ export async function mailTaken(...given: Parameters<typeof testCompleted>): Pro
   }
 }
 
-/** Of a submission or a look-up. */
+/** The `data` of an answer. */
 interface Data {
   readonly request_id: string;
   readonly state?: string;

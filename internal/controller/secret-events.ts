@@ -9,7 +9,7 @@ import type { Problem } from '../partner/key-secret.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 
 const COMPONENT = 'partner-ingest-controller';
-/** The API server still has the Event; it forgets Events after an hour. */
+/** The API server has the Event already; it forgets Events after an hour. */
 const CONFLICT = 409;
 const REPEAT_MS = 600_000;
 const BURST = 25;
@@ -106,7 +106,7 @@ export class SecretEvents {
   }
 }
 
-/** The same for all problems of one Secret with one code, so that the API server keeps one Event. */
+/** One name for each Secret and code, so that alike problems share an Event. */
 function nameOf({ source, code }: Problem): string {
   const prefix = source.name.slice(0, 200).replace(/[-.]+$/, '');
   return `${prefix}.${hash('sha256', `${source.uid} ${code}`, 'hex').slice(0, 16)}`;

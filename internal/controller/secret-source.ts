@@ -1,4 +1,4 @@
-/** What the sources of partner Secrets have in common: their interface, and how a Secret is read. */
+/** What all sources of partner Secrets share. */
 import { z } from 'zod';
 import {
   PARTNER_LABEL,
@@ -11,7 +11,7 @@ import { readTerms } from '../partner/key-terms.ts';
 export interface SecretList {
   readonly secrets: readonly PartnerSecret[];
   readonly problems: readonly Problem[];
-  /** Else no key changes. */
+  /** If false, no key changes. */
   readonly complete: boolean;
   /** When the list was last current. */
   readonly asOf: Date;
@@ -65,7 +65,7 @@ export function readSecret(object: unknown): PartnerSecret {
   };
 }
 
-/** The name of an entry may be a key. */
+/** Quotes no entry's name, which may be a key. */
 function faultOf(object: unknown, { issues: [issue] }: z.ZodError): string {
   const { name } = (object as { metadata?: { name?: unknown } | null } | null)?.metadata ?? {};
   const path = issue?.path ?? [];

@@ -1,11 +1,10 @@
 /**
- * Audits what is recent each minute and all that is kept in the background, and exports what it has
- * found until it is settled.
+ * Audits recent requests and accounts each minute, all others in the background; exports findings
+ * until they are settled.
  *
- * A round reads what came within ten minutes and what was put aside, and then goes on with its walk
- * over everything, 20,000 documents further. So a small installation is read wholly each minute. Of
- * more than 25 million requests and accounts a walk takes longer than a day. A new leader goes on
- * where the last one was.
+ * A round reads what came within ten minutes and what was put aside, then 20,000 documents of its
+ * walk over everything: a small installation each minute, 25 million documents in a day. A new
+ * leader continues the walk.
  */
 import { later, type Clock } from '../platform/process/clock.ts';
 import { pause } from '../platform/process/deadline.ts';
@@ -16,21 +15,21 @@ import { kinds, type Kind, type Suspect } from '../self-audit/rules.ts';
 import { auditedPages, unsettled, whereAside, type AuditStores } from '../self-audit/walk.ts';
 import type { LeaderLoop } from './leadership.ts';
 
-/** From the end of a round, which pauses for 20 s by itself. */
+/** Pause between rounds; a full round itself pauses for 20 s. */
 const EVERY_MS = 35_000;
 const FAILS_AFTER_MS = 1_800_000;
 /** Ten minutes, because a record is overdue after five. */
 const RECENT_MS = 600_000;
 const WALKED_PAGES = 40;
-/** At most 500 documents a pause, or 1,000 a second. */
+/** A page has at most 500 documents: at most 1,000 a second. */
 const BETWEEN_PAGES_MS = 500;
-/** Of a kind; further ones are found once these are settled. */
+/** Findings of each kind; further ones are found once these are settled. */
 const KEPT = 1_000;
-/** Of a kind, for the next leader and the console. */
+/** Findings of each kind that are stored for the next leader and the console. */
 const STORED = 100;
-/** A second e-mail stays a second e-mail. */
+/** Ends a finding that nothing can settle. */
 const MAILED_TWICE_MS = 3_600_000;
-/** Ids in the log of a round; each hour of all that is not settled, else of what is new. */
+/** Ids in a round's log: new findings, and each hour all open ones. */
 const LOGGED = 20;
 const LOG_ALL_MS = 3_600_000;
 
@@ -43,7 +42,7 @@ interface SelfAuditTools {
 }
 
 export function selfAudit({ stores, kept, clock, metrics, log }: SelfAuditTools): LeaderLoop {
-  /** What is not settled: when it was found, by kind and id. */
+  /** Open findings: when each was found, by kind and id. */
   const found = new Map(Object.keys(kinds).map((kind) => [kind as Kind, new Map<string, Date>()]));
   let walk: ReturnType<typeof auditedPages> | undefined;
   let reached: string | undefined;

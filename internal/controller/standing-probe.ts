@@ -1,6 +1,6 @@
 /**
- * One test submission a minute, as a partner would send it; with `mails`, one in ten minutes has an
- * e-mail that goes through the relay.
+ * Sends a test submission each minute, as a partner would; with `mails`, also one each ten minutes
+ * whose e-mail goes through the relay.
  */
 import { mailProbeInterval, mailProbeOf } from '../application/sandbox-endings.ts';
 import type { Clock } from '../platform/process/clock.ts';
@@ -18,7 +18,7 @@ interface StandingProbeTools {
   readonly target: TestTarget;
   readonly clock: Clock;
   readonly metrics: ControllerMetrics;
-  /** Returns what is stored of a failed hand-over, with the relay's answer. */
+  /** Returns a failed hand-over's error, with the relay's answer. */
   readonly mails?: { lastErrorOf(requestId: string): Promise<string | undefined> };
 }
 
@@ -26,7 +26,7 @@ type ProbeStep = 'accept' | 'outcome';
 
 /** A round rejects with the step that failed and what was answered. */
 export function standingProbe({ target, clock, metrics, mails }: StandingProbeTools): LeaderLoop {
-  /** In which interval an e-mail was asked for, and what became of it. */
+  /** The interval of the last mail probe, and its fault. */
   let mailed: { readonly interval: number; readonly fault?: string } | undefined;
 
   async function mailOnce(term: AbortSignal): Promise<void> {
@@ -38,7 +38,7 @@ export function standingProbe({ target, clock, metrics, mails }: StandingProbeTo
   async function mailOf(interval: number, term: AbortSignal): Promise<NonNullable<typeof mailed>> {
     const id = await submitTest(target, mailProbeOf('controller', interval), term);
     try {
-      // Another leader may know what became of that of this interval.
+      // False if another leader sent this interval's probe, and knows its result.
       if (await mailTaken(target, id, MAIL_WITHIN_MS, term)) metrics.probeMailSuccess.set(1);
       return { interval };
     } catch (error) {

@@ -1,7 +1,7 @@
 /**
- * Who gives way when a bound is full: one bound shared among owners, and an owner's share among its
- * parts, such as the addresses of a partner. While there is room, one may hold all of it. Then the
- * owner that holds most gives way: of its largest part the oldest holder that may, else of another.
+ * Shares a bound among owners, and an owner's share among its parts, such as a partner's addresses.
+ * Until the bound is full, one owner may hold all. Then the owner that holds most gives way: the
+ * oldest holder of its largest part, else of another part if `mayGiveWay` spares those.
  */
 export type Owner = readonly [owner: string, part: string];
 
@@ -19,7 +19,7 @@ export class FairShares<Holder> {
   readonly #all = empty<string, Share<string, Share<Holder, number>>>();
   readonly #owners = new Map<Holder, Owner>();
 
-  /** `giveWay` is called once the holder holds nothing any more. */
+  /** `giveWay` is called after the holder was released. */
   constructor(
     max: number,
     giveWay: (holder: Holder) => void,
@@ -34,7 +34,7 @@ export class FairShares<Holder> {
     return this.#owners.keys();
   }
 
-  /** `holder` belongs to `owner` and holds `size` from now on; it may give way itself. */
+  /** Sets owner and size of `holder`, which may have to give way itself. */
   hold(holder: Holder, owner: Owner, size = 1): void {
     const before = this.#owners.get(holder);
     if (before !== undefined && before.some((name, level) => name !== owner[level]))
@@ -82,7 +82,7 @@ function put<Key, Value>(map: Map<Key, Value>, key: Key, value: Value, gone: boo
   else map.set(key, value);
 }
 
-/** The first of those with most; undefined of none. */
+/** The first with the largest size; undefined if there are none. */
 export function largest<Each>(
   all: Iterable<Each>,
   sizeOf: (each: Each) => number,

@@ -1,4 +1,4 @@
-/** Who is next: owners take turns, and each has its items in order. An owner alone has all turns. */
+/** A queue in which owners take turns, each with its items in order. */
 import { largest } from './shares.ts';
 
 interface Queue<Item> {
@@ -7,14 +7,14 @@ interface Queue<Item> {
 }
 
 interface TurnsOptions<Item> {
-  /** Without it, the items of an owner stand in the order of their coming. */
+  /** An item is put behind the last one that it may follow; by default, at the end. */
   readonly mayFollow?: (later: Item, earlier: Item) => boolean;
   readonly sizeOf?: (item: Item) => number;
 }
 
 export class Turns<Item> {
   readonly #options: Required<TurnsOptions<Item>>;
-  /** In order of turns. */
+  /** The next owner comes first. */
   readonly #queues = new Map<string, Queue<Item>>();
   #count = 0;
   #size = 0;
@@ -49,15 +49,15 @@ export class Turns<Item> {
     this.#grow(queue, item, 1);
   }
 
-  /** The owner's first; the owner then stands behind all others. */
+  /** Takes the owner's first item; its next turn comes last. */
   takeOf(owner: string): Item | undefined {
     const [item] = this.#cut(owner, 0, 1, { toBack: true });
     return item;
   }
 
   /**
-   * Removes items in turn until one does not fit. Those that may not go stay, and stand first with
-   * their owner.
+   * Removes items in turn until one does not fit. Leaves each owner's first items for which `mayGo`
+   * is false.
    */
   take(fits: (item: Item) => boolean, mayGo: (item: Item) => boolean = () => true): Item[] {
     const taken: Item[] = [];
@@ -72,7 +72,7 @@ export class Turns<Item> {
       if (!fits(item)) break;
       taken.push(item);
       turn.count += 1;
-      // The last to be served is the last of the next turns.
+      // The owner served last has its next turn last.
       served.delete(turn);
       served.add(turn);
       if (from + turn.count < items.length) turns.push(turn);
@@ -81,7 +81,7 @@ export class Turns<Item> {
     return taken;
   }
 
-  /** Removes the items that come first with their owner and are over. */
+  /** Removes each owner's first items for which `isOver` is true. */
   shed(isOver: (item: Item) => boolean): Item[] {
     return [...this.#queues].flatMap(([owner, { items }]) => {
       const first = items.findIndex((item) => !isOver(item));
@@ -94,7 +94,7 @@ export class Turns<Item> {
     if (at >= 0) this.#cut(owner, at, 1);
   }
 
-  /** When a bound is full: removes the last item of the owner that has most. */
+  /** Makes room: removes the last item of the owner that has most. */
   giveWay(by: 'count' | 'size' = 'count'): Item | undefined {
     const most = largest(this.#queues, ([, { items, size }]) =>
       by === 'count' ? items.length : size,

@@ -1,6 +1,6 @@
 /** Bounds of the partner port, with the reason for each size. */
 
-/** What all clients share, by partner and address; test/judges/neighbour.test.ts attacks each. */
+/** Bounds for all clients together; test/judges/neighbour.test.ts attacks each. */
 export const SHARED = {
   /** Holds 500 of the largest bodies. */
   incomingBytes: 32 * 1024 * 1024,
@@ -9,7 +9,7 @@ export const SHARED = {
   /** Look-ups and lists that give way get 503. */
   lookUps: 256,
   lists: 16,
-  /** Look-ups that wait for a final state, each with a connection; those that give way are answered. */
+  /** Look-ups that wait for a final state, each on a connection; they give way with an answer. */
   waits: 1_000,
 } as const;
 
@@ -23,25 +23,25 @@ export const EARLY_GRACE_MS = 20;
 
 /** Stripe accepts 255; a UUID has 36. */
 export const MAX_IDEMPOTENCY_KEY = 255;
-/** Small headers take ten times their bytes. */
+/** A small header takes ten times its bytes of memory. */
 export const MAX_HEADERS = 100;
 /** A twelfth of all, so that one client leaves room. */
 export const MAX_CONNECTIONS_PER_ADDRESS = 1_000;
-/** 64 kB can hold 900 requests that take 10 kB of memory each. */
+/** 64 kB can hold 900 requests of 10 kB of memory each. */
 export const MAX_PIPELINED = 16;
 
-/** Most elections end sooner. */
+/** Most elections of a primary end sooner. */
 export const RETRY_AFTER_SECONDS = 5;
 
 export const LIMITER_PROBE_MS = 1_000;
 
 /** In 7 days this makes 6 million records, about 4 GB. */
 export const REFUSALS_PER_SECOND = 10;
-/** A partner's mistyped key is recorded request by request. */
+/** Records a partner's mistyped key request by request. */
 export const REFUSAL_BURST = 100;
 
 export const STATUS_TIMEOUT_MS = 2_000;
-/** Proxies wait a minute. */
+/** Proxies usually wait a minute. */
 export const MAX_WAIT_SECONDS = 30;
 
 export const LAST_ANSWERS_MS = 5_000;

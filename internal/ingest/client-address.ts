@@ -29,12 +29,12 @@ export interface Hop {
   readonly isProxy: boolean;
 }
 
-/** Which header of a trusted proxy names its clients; the other one is the client's own words. */
+/** The header in which trusted proxies name their clients; a client may have written the other. */
 export type ClientHeader = 'X-Forwarded-For' | 'Forwarded';
 
 export type ReadHop = (text: string) => Hop | undefined;
 
-/** Undefined for what cannot be the address of a client. */
+/** Returns undefined for text that is no address of a client. */
 export function hopReader(isProxy: AddressTest): ReadHop {
   return (text) => {
     const address = readAddress(text);
@@ -46,9 +46,9 @@ export function hopReader(isProxy: AddressTest): ReadHop {
 }
 
 /**
- * The client is the nearest address that is not a trusted proxy's, or the farthest named. It is
- * doubtful where the hops of an untrusted peer are ignored, or a trusted proxy names something that
- * is no client: then that proxy stands for all its clients.
+ * Returns the nearest address that is not a trusted proxy's, else the farthest. `doubtful`: an
+ * untrusted peer's hops are ignored, or a trusted proxy names no address and stands for all its
+ * clients.
  */
 export function findClient(
   headers: IncomingMessage['headers'],
@@ -83,7 +83,7 @@ function hopsIn(
 
 const PAIR = /(?:([^=;,"]+)=(?:"((?:[^"\\]|\\.)*)"|([^;,"]*)))?(;|,|$)/y;
 
-/** What is malformed may hide any hop, so it names none. */
+/** A malformed header may hide any hop, so it counts as no address. */
 function forwardedHops(header: string): readonly string[] {
   const hops: string[] = [];
   let hop = '';

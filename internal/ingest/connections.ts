@@ -1,4 +1,4 @@
-/** The connections of the partner port: their bounds, and what is no valid HTTP. */
+/** The connections of the partner port: their bounds, and answers to invalid HTTP. */
 import { STATUS_CODES, type IncomingMessage, type Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Clock } from '../platform/process/clock.ts';
@@ -16,12 +16,12 @@ import {
   SHARED,
 } from './bounds.ts';
 
-/** A connection on which a written answer makes no progress between two looks is closed. */
+/** A connection is closed if its client takes nothing of an answer between two looks. */
 const UNREAD_LOOK_MS = 10_000;
 
 const LAST_LOOK_EVERY_MS = 20;
 
-/** Limits them and replaces Node's own answers. */
+/** Limits connections, and replaces Node's own answers. */
 export class Connections {
   readonly #readHop: ReadHop;
   readonly #tools: BrokenTools;
@@ -58,7 +58,7 @@ export class Connections {
   }
 
   /**
-   * Busy clients leave after an answer with `Connection: close`; closing between two requests would
+   * Waits while busy clients leave after `Connection: close`; closing between two requests would
    * reset the next one.
    */
   async close(): Promise<void> {
@@ -66,7 +66,7 @@ export class Connections {
     while ([...this.#open.holders].length > 0 && performance.now() < until)
       await pause(LAST_LOOK_EVERY_MS);
     clearInterval(this.#looking);
-    // Node stops the timer of a connection without a complete head, which would prolong a drain.
+    // Node stops the time-out of a connection without a complete head, which would prolong a drain.
     for (const { isAnswering, socket } of this.#open.holders) if (!isAnswering) socket.destroy();
   }
 
@@ -74,7 +74,7 @@ export class Connections {
     // Node removes its own listener at a CONNECT, and a socket error would end the process.
     socket.on('error', () => {});
     const peer = this.#readHop(socket.remoteAddress ?? '');
-    // It was reset before; what it sent could be limited and recorded only under a false address.
+    // Already reset; without an address it could not be limited.
     if (peer === undefined) {
       socket.destroy();
       return;
@@ -101,7 +101,7 @@ export class Connections {
 const connections = new WeakMap<Socket, Connection>();
 
 /**
- * A connection: whose it is, its unanswered requests, broken framing, closing.
+ * One connection: its owner, its unanswered requests, broken framing, closing.
  *
  * Node reports broken framing only to the server. Earlier requests are answered first, because the
  * client would take the error for one of their answers.
@@ -127,12 +127,12 @@ export class Connection {
     socket.once('close', () => shares.release(this));
   }
 
-  /** Of a socket of the partner port. */
+  /** Takes a socket of the partner port. */
   static of(socket: Socket): Connection {
     return connections.get(socket)!;
   }
 
-  /** Until the key of a request is known, its connection is nobody's. */
+  /** Called once a request's key is known. */
   belongTo(partnerId: string): void {
     if (partnerId === this.#partnerId || this.socket.destroyed) return;
     this.#partnerId = partnerId;
@@ -154,7 +154,7 @@ export class Connection {
     return this.#answering > 0;
   }
 
-  /** True where nothing whole has come that waits for its answer. */
+  /** True unless a complete request waits for its answer. */
   get mayBeClosed(): boolean {
     return this.#answering === this.#readers.size;
   }
@@ -168,10 +168,10 @@ export class Connection {
     return isUnread;
   }
 
-  /** False where at most empty lines came since the last request (RFC 9112 §2.2). */
+  /** False if at most empty lines came since the last request (RFC 9112 §2.2). */
   get hasBegun(): boolean {
     if (this.isAnswering) return true;
-    // Node has no other way to ask its parser; what has begun has no end here.
+    // Node has no other way to ask its parser; `finish` fails inside a request.
     const { parser } = this.socket as Socket & { parser?: { finish(): unknown } | null };
     return parser?.finish() !== undefined;
   }
@@ -199,13 +199,12 @@ export interface BrokenTools {
 
 type BrokenKind = Parameters<IngestMetrics['brokenHttp']['inc']>[0]['kind'];
 
-/** Answers what is no valid HTTP, and connections whose bytes never became a request. */
+/** Answers invalid HTTP, and connections whose bytes never became a request. */
 function answerBroken(error: NodeJS.ErrnoException, socket: Socket, tools: BrokenTools): void {
   const connection = Connection.of(socket);
   const code = error.code ?? '';
   const kind = brokenKinds[code] ?? (code.startsWith('HPE_') ? 'not_http' : 'connection');
-  // Clients and proxies keep such connections ready, and would take an answer for that of their
-  // next request.
+  // Clients and proxies keep idle connections, and would take this for their next answer.
   if (kind === 'too_slow' && !connection.hasBegun) {
     socket.destroy();
     return;
@@ -274,7 +273,7 @@ export function headFault({
   if (host === undefined) {
     if (httpVersion === '1.1') return 'no_host';
   } else if (!HOST.test(host) || hostLines(rawHeaders) > 1) return 'bad_host';
-  // Two readers could disagree on where the request ends.
+  // A proxy and Node could disagree on where the request ends.
   const isChunked = coding?.trim().toLowerCase() === 'chunked';
   if (coding !== undefined && (httpVersion === '1.0' || !isChunked)) return 'bad_transfer_encoding';
   return undefined;

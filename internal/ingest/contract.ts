@@ -23,26 +23,26 @@ export const statusMessages = {
   not_accepted: 'The request was answered with an error and is not processed',
 } as const;
 export type Status = keyof typeof statusMessages;
-/** Of a test, where the words above would be false. */
+/** Replaces `statusMessages` for tests, where those would be untrue. */
 export const testMessages: Partial<Record<Status, string>> = {
   completed: 'A test: the account would exist and the applicant would have been e-mailed',
   undeliverable:
     'A test: the account would exist, but the e-mail to the applicant would have been refused for good',
 };
 
-/** An empty parameter is as good as none. */
+/** An empty parameter counts as absent. */
 const parameter = (pattern: RegExp) =>
   z
     .string()
     .regex(new RegExp(`^$|${pattern.source}`))
     .optional();
-/** RFC 3339, and a blank in place of a `+` that was not encoded. */
+/** RFC 3339; also a blank for a `+` that was not encoded. */
 const time = /[Tt ](?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?/.source;
 const offset = /(?:[Zz]|[+ -](?:[01]\d|2[0-3]):[0-5]\d)/.source;
 const date = z.regexes.date.source.replace(/^\^|\$$/g, '');
 const pointInTime = new RegExp(`^${date}${time}${offset}$`);
 
-/** Of a well-formed `pointInTime`. A leap second is the first of the next minute. */
+/** Parses a `pointInTime`. A leap second becomes the first of the next minute. */
 export function timeOf(text: string): Date {
   const iso = `${text.slice(0, 10)}T${text.slice(11)}`.toUpperCase().replace(' ', '+');
   const leaps = iso.startsWith(':60', 16);
@@ -104,14 +104,14 @@ interface Operation {
   readonly responses: Record<string, Response>;
 }
 
-/** The parts that are changed here. */
+/** The parts of the document that this file changes. */
 interface OpenApiDocument {
   tags: readonly { readonly name: string }[];
   readonly paths: Record<string, Partial<Record<'get' | 'post', Operation>>>;
   readonly components: Readonly<Record<'headers' | 'schemas', Record<string, object>>>;
 }
 
-/** Completed by the table of fields. */
+/** Schemas that the table of fields completes. */
 interface FieldSchemas {
   readonly Application: object;
   readonly Reason: { readonly properties: { readonly field: object } };
@@ -141,7 +141,7 @@ export function openApiDocument(settings: OpenApiSettings): OpenApiDocument {
   return document;
 }
 
-/** Errors are described by what their examples say. */
+/** Describes each error by the summaries of its examples. */
 function describeErrors({ responses }: Operation): void {
   for (const [status, response] of Object.entries(responses)) {
     const examples = Object.values(response.content['application/json']?.examples ?? {});

@@ -1,6 +1,6 @@
 /**
- * Every error answer of the partner port, as `openapi.yaml` and docs/contract.md have them too, and
- * how those are sent that do not wait for the body.
+ * Every error answer of the partner port, as in `openapi.yaml` and docs/contract.md, and answers
+ * that do not wait for the body.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { MAX_BODY_BYTES, MAX_IDEMPOTENCY_KEY, RETRY_AFTER_SECONDS } from './bounds.ts';
@@ -87,13 +87,12 @@ export function sendEarly(
   });
 }
 
-/** Makes this answer the last of its connection. */
 export function closeAfterAnswer({ incomingBody }: FastifyRequest, reply: FastifyReply): void {
   reply.header('connection', 'close');
   incomingBody.closeAfterAnswer();
 }
 
-/** Only these errors are temporary. */
+/** Only these two errors are temporary. */
 function addRetryAfter(reply: FastifyReply, answer: ErrorAnswer): void {
   if (answer === errors.internal || answer === errors.statusUnavailable) {
     reply.header('retry-after', RETRY_AFTER_SECONDS);

@@ -32,14 +32,14 @@ declare module 'fastify' {
     client: ClientAddress;
     contentType: string | undefined;
     partnerId: string;
-    /** Of a known key. */
+    /** The id of a known key. */
     keyId: string | undefined;
-    /** Of its key, once that is known. */
+    /** The terms of the key, once it is known. */
     terms: KeyTerms;
     incomingBody: IncomingBody;
     span: Span | undefined;
     traceparent: string | undefined;
-    /** The record that its answer names. */
+    /** The record that the answer names. */
     recorded:
       Pick<SubmissionRecord, '_id' | 'traceparent' | 'httpStatus' | 'bodySha256'> | undefined;
   }
@@ -97,7 +97,7 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
     answerEarly(request, reply, errors.brokenRequest);
   });
   app.addHook('onSend', (request, reply, payload, done) => {
-    // By its prefix alone, so an unknown key learns nothing and every answer says it.
+    // Decided by the prefix, so that no answer reveals whether a key is known.
     if (isTestKey(keyIn(request.headers.authorization))) reply.header('test-submission', 'true');
     // Node reads no request behind one with `Upgrade`, so the client must know that it ends here.
     const isLast = tools.drain.aborted || request.raw.headers.upgrade !== undefined;
@@ -105,7 +105,7 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
     if (request.recorded !== undefined) logRecorded(request.recorded, request, tools);
     done(null, payload);
   });
-  // Log lines could reach 10,000 a second.
+  // There could be 10,000 lines a second, so only the level debug has them.
   const telling = tools.log.isLevelEnabled('debug');
   app.addHook('onResponse', (request, reply, done) => {
     const status = `${reply.statusCode as AnswerStatus}` as const;

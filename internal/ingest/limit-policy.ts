@@ -33,7 +33,7 @@ export class OverLimit extends Error {
 
 export class Limits {
   readonly ofAddress: Limit;
-  /** What the routes pass to the plugin. */
+  /** Options that the routes pass to the plugin. */
   readonly submissions: rateLimit.RateLimitOptions;
   readonly lookUps: rateLimit.RateLimitOptions;
   readonly #tools: LimitTools;
@@ -51,7 +51,7 @@ export class Limits {
       keyGenerator: (request) => request.client.limitKey,
       errorResponseBuilder: (_request, { ttl }) => new OverLimit(this.ofAddress, ttl),
     };
-    // The key is not checked any more, but the counts of its partner must show the 429.
+    // The key is not checked, but the counts of its partner must show the 429.
     this.submissions = {
       ...limit,
       onExceeded: (request) => {
@@ -77,14 +77,14 @@ export class Limits {
     });
   }
 
-  /** Rejects with `OverLimit`; undefined where the partner has no such bound. */
+  /** Rejects with `OverLimit`; undefined if the partner has no bound. */
   admitRequest(request: FastifyRequest): Promise<void> | undefined {
     const { maxPerMinute: max } = request.terms;
     if (max === undefined) return undefined;
     return this.#admit(request, max);
   }
 
-  /** Counts what a test asked for, for all pods; the limiter drops what it counts after `windowMs`. */
+  /** Counts a test's requests for all pods, until `windowMs` after the first. */
   countTest(key: string, windowMs: number): ReturnType<SharedLimiterStore['count']> {
     return this.#tools.limiter.count(`test:${key}`, windowMs, Infinity);
   }

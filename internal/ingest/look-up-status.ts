@@ -1,4 +1,4 @@
-/** What happens to a look-up and a list: authenticate, read, perhaps wait, answer. No record is left. */
+/** Look-ups and lists: authenticate, read, perhaps wait, answer; nothing is recorded. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { reasonsForPartner } from '../application/reasons.ts';
 import { FairShares, type Owner } from '../fair/shares.ts';
@@ -50,7 +50,7 @@ export function authenticateLookUp(
   return authentication.ok;
 }
 
-/** Answers, or rejects where the database does not. */
+/** Answers, or rejects if the database does not answer. */
 type Read = (
   request: FastifyRequest,
   reply: FastifyReply,
@@ -99,7 +99,7 @@ export const lookUpStatus: Read = async (request, reply, tools, owner, gone) => 
   sendEarly(request, reply, 200, { message, data });
 };
 
-/** RFC 7240: only the first `wait` counts, and what is malformed is ignored. */
+/** RFC 7240: only the first `wait` counts; a malformed one is ignored. */
 function secondsToWait(prefer: string | string[] | undefined): number | undefined {
   // A comma within quotes separates nothing.
   const preferences = String(prefer ?? '').match(/(?:[^",]|"(?:[^"\\]|\\.)*"?)+/g) ?? [];
@@ -109,7 +109,7 @@ function secondsToWait(prefer: string | string[] | undefined): number | undefine
   return wait === undefined ? undefined : Math.min(Number(wait), MAX_WAIT_SECONDS);
 }
 
-/** A partner's own requests, newest first: what it lost, it can ask for. */
+/** A partner's own requests, newest first, to find lost answers. */
 export const listSubmissions: Read = async (request, reply, tools, owner, gone) => {
   const fault = listQueryFault(request.query as Record<string, unknown>);
   if (fault !== undefined) {
@@ -155,7 +155,7 @@ function dataOf(record: StatusRecord) {
 }
 
 const LOOK_EVERY_MS = 1_000;
-/** Less than the longest wait: without waits there is nothing to read. */
+/** Shorter than the longest wait: only a round with waits reads, and can fail. */
 const WAITS_FAIL_AFTER_MS = 10_000;
 
 export function statusOf({ state }: Pick<StatusRecord, 'state'>): Status {
@@ -165,7 +165,7 @@ export function statusOf({ state }: Pick<StatusRecord, 'state'>): Status {
 
 interface Wait {
   record: StatusRecord;
-  /** With whether the wait came to its end: a final state, or its time. */
+  /** `waited`: the state is final or the time is over; false if the wait was cut short. */
   end(waited: boolean): void;
 }
 
@@ -176,7 +176,7 @@ interface StatusTools {
   readonly loops: Pick<Loops<'status_waits'>, 'start'>;
 }
 
-/** The state of a request, now or once it is final, and a partner's requests. */
+/** Reads the state of a request, now or once it is final, and a partner's requests. */
 export class Statuses {
   readonly #tools: StatusTools;
   readonly #lookUps: FairReads<string, StatusRecord | undefined>;
@@ -215,15 +215,15 @@ export class Statuses {
     });
   }
 
-  /** Undefined where the partner has no such request; rejects where that cannot be said in time. */
+  /** Undefined if the partner has no such request; rejects if it cannot be read in time. */
   async find(id: string, owner: Owner, gone: AbortSignal): Promise<StatusRecord | undefined> {
     const found = await this.#lookUps.read(id, owner, gone);
     return found && ownerName(found.partnerId ?? '', found) === owner[0] ? found : undefined;
   }
 
   /**
-   * Resolves when the state is final or `ms` have passed; earlier, with `waited` false, when
-   * `gone` aborts, the process drains, or others have a better right to wait.
+   * Resolves when the state is final or `ms` have passed. Cut short if `gone` aborts, the process
+   * drains, or it gives way to others.
    */
   async wait(
     record: StatusRecord,
@@ -238,7 +238,7 @@ export class Statuses {
     const timer = setTimeout(resolve, ms, true);
     gone.addEventListener('abort', () => resolve(false));
     this.#waits.hold(wait, owner);
-    // It may have ended since it was read.
+    // The request may have ended since it was read.
     this.#lookSoon([wait]);
     const waited = await promise;
     clearTimeout(timer);
@@ -250,7 +250,7 @@ export class Statuses {
     return this.#lists.read(query, owner, gone);
   }
 
-  /** Makes the waits for these look at once. */
+  /** Makes the waits for these requests look at once. */
   ended(requestIds: readonly string[]): void {
     const ids = new Set(requestIds);
     this.#lookSoon([...this.#waits.holders].filter(({ record }) => ids.has(record._id)));
@@ -261,7 +261,7 @@ export class Statuses {
     this.#batcher.plan();
   }
 
-  /** One query for all of them. */
+  /** Makes one query for all waits. */
   async #lookAt(waits: readonly Wait[]): Promise<void> {
     if (waits.length === 0) return;
     const found = await this.#read(
@@ -295,15 +295,15 @@ interface QueuedRead<Item, Result> {
 }
 
 interface FairReadsOptions<Item, Result> {
-  /** Beyond it, the partner with most reads has its oldest rejected. */
+  /** If exceeded, the partner with most reads has its oldest rejected. */
   readonly max: number;
-  /** In one query. */
+  /** Reads in one query. */
   readonly together: number;
   /** Must end within `leftMs`, in the database too; returns the results in order. */
   readonly query: (items: readonly Item[], leftMs: number) => Promise<readonly Result[]>;
 }
 
-/** Reads for partners, those that wait together; each partner has its share of all under way. */
+/** Reads in batches; each partner has its share of the pending reads. */
 export class FairReads<Item, Result> {
   readonly #query: FairReadsOptions<Item, Result>['query'];
   readonly #shares: FairShares<QueuedRead<Item, Result>>;
@@ -323,7 +323,7 @@ export class FairReads<Item, Result> {
     );
   }
 
-  /** Rejects where there is no result in time, or when `gone` aborts. */
+  /** Rejects if there is no result in time, or when `gone` aborts. */
   async read(item: Item, owner: Owner, gone: AbortSignal): Promise<Result> {
     const { promise, ...settle } = Promise.withResolvers<Result>();
     const endsAt = performance.now() + STATUS_TIMEOUT_MS;

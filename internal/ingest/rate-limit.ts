@@ -14,7 +14,7 @@ import { LIMITER_PROBE_MS } from './bounds.ts';
 
 /** After this, the pod counts on its own. */
 const LIMITER_TIMEOUT_MS = 50;
-/** Beyond it, the least recently seen are dropped. */
+/** Further keys replace the least recently seen. */
 const LIMITER_LOCAL_KEYS = 20_000;
 
 const ALONE = 'limiting on this process alone: redis is away or slow';
@@ -185,7 +185,6 @@ export class SharedLimiterStore {
   }
 }
 
-/** In memory, for a bounded number of keys. */
 class LocalCounts {
   readonly #counts = new Map<string, { current: number; readonly endsAtMs: number }>();
 

@@ -7,7 +7,7 @@ import { DRAIN_MAX_BYTES, DRAIN_MAX_MS, EARLY_GRACE_MS, MAX_BODY_BYTES } from '.
 
 /** The partner has this long to read the last answer. */
 const LINGER_UNREAD_MS = 1_000;
-/** 65 kB in ten seconds is slower than any modem. */
+/** 65 kB in 10 s is 52 kbit/s, which any modern link reaches. */
 const BODY_TIMEOUT_MS = 10_000;
 
 /** `cut_off`: the partner left, broke the framing, or sent too much. */
@@ -25,7 +25,7 @@ export interface ReadBody {
 }
 
 const NOTHING = Buffer.alloc(0);
-/** Bodies up to this weigh less than their requests, whose number is bound, and are not counted. */
+/** Smaller bodies are not counted: their requests weigh more, and are bounded in number. */
 const SMALL_BYTES = 1_024;
 
 /**
@@ -228,7 +228,7 @@ export class IncomingBody {
     return { end, bytes, received: this.#received, reusable: how === 'whole' };
   }
 
-  /** The caller counts the bytes from now on, or wants them no more. */
+  /** Called when the caller counts the bytes itself or needs none. */
   release(): void {
     this.#bytes = NOTHING;
     this.#kept = 0;

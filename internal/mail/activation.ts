@@ -46,7 +46,7 @@ export function linkSecretFault(linkSecret: string): string | undefined {
     : undefined;
 }
 
-/** A repeated mail has the same link, so that the first still works; a new version voids it. */
+/** A repeated e-mail has the same link, so the first still works; a new `linkVersion` voids it. */
 export function activationLink(
   { _id, activation, linkVersion = 0 }: Pick<Account, '_id' | 'activation' | 'linkVersion'>,
   { loginUrl, linkSecret }: { readonly loginUrl: string; readonly linkSecret: string },

@@ -26,7 +26,7 @@ export const mailerLimits = {
   beforeContentMs: 60_000,
   /** RFC 5321 §4.5.3.2.6: the answer to the final dot may take ten minutes. */
   afterContentMs: 600_000,
-  /** Relays close idle connections later, possibly during a hand-over. */
+  /** Relays wait longer, so none closes during a hand-over. */
   idleMs: 60_000,
 };
 export type MailerLimits = typeof mailerLimits;
@@ -42,7 +42,7 @@ export interface Mailer {
     signal: AbortSignal,
     mayGoOn?: () => boolean,
   ): Promise<HandOver>;
-  /** Asks the relay up to MAIL FROM, and names no recipient. Never rejects. */
+  /** Opens a session up to MAIL FROM, without a recipient. Never rejects. */
   probe(): Promise<Outage | undefined>;
   close(): void;
 }
@@ -65,7 +65,7 @@ interface MailerOptions {
 export function createMailer(options: MailerOptions): Mailer {
   const { limits = mailerLimits } = options;
   const transport = openTransport(options, limits);
-  /** Without the recipient. */
+  /** Leaves out the recipient. */
   const span: NamedSpan = {
     name: 'send mail',
     kind: SpanKind.CLIENT,
@@ -99,7 +99,7 @@ async function send(
   options: MailerOptions,
 ): Promise<HandOver> {
   const { from, fromName = '', limits = mailerLimits } = options;
-  // A string may contain several addresses.
+  // A plain string could contain several addresses.
   const to = { name: '', address: recipient };
   try {
     const info = await transport.sendMail({
@@ -119,7 +119,7 @@ async function send(
       return { result: 'aborted', cause: 'claim lost or closing' };
     const failure = describeFailure(error, progress);
     if (failure.result !== 'unreachable' || !failure.connected) return failure;
-    // The relay may have ended it at MAIL FROM, which concerns all mail; the probe asks that.
+    // If the relay ended the session at MAIL FROM, no e-mail can be sent; the probe tells.
     return { ...failure, ...defined({ outage: await probe(options, limits) }) };
   }
 }
@@ -138,7 +138,7 @@ function sessionOptions({ relay, from, clientName = '' }: MailerOptions, limits:
   };
 }
 
-/** nodemailer's resolver caches, and its time-outs would not cover connecting. */
+/** nodemailer's own resolver caches, and its time-outs do not cover connecting. */
 function openSocket({ relay, lookup }: MailerOptions, limits: MailerLimits): Socket {
   const { host, port } = relay;
   const addresses = { autoSelectFamily: true, autoSelectFamilyAttemptTimeout: NEXT_ADDRESS_MS };
@@ -181,8 +181,8 @@ function openTransport(options: MailerOptions, limits: MailerLimits) {
 }
 
 /**
- * A relay that answers without end resets the socket's time-out. So this counts what we write; each
- * answer leads to a command, a mail or, after `idleMs`, to QUIT.
+ * Ends a connection on which we write nothing for `unusedMs`. A relay that keeps sending would
+ * reset the socket's own time-out.
  */
 function endIfUnused(socket: Socket, unusedMs: number): void {
   let written = -1;
@@ -248,7 +248,7 @@ function watch(signal: AbortSignal, mayGoOn: () => boolean, limits: MailerLimits
     onProgress: (reached) => {
       progress = reached;
       if (reached !== 'content') return;
-      // From here only the relay's answer is reliable, so no lost claim interrupts the wait.
+      // From here only the relay tells the result, so a lost claim must not end the wait.
       end();
       timer = setTimeout(giveUp, limits.afterContentMs);
     },
@@ -266,15 +266,15 @@ function watch(signal: AbortSignal, mayGoOn: () => boolean, limits: MailerLimits
   };
 }
 
-/* Where the e-mails of tests go: to one address of the operator's, or nowhere. */
+/* Sends the e-mails of tests to one address of the operator, or nowhere. */
 
 interface TestRecipients {
   readonly TEST_MAIL_TO?: string | undefined;
-  /** Only for what the probes ask for. */
+  /** Gets only the e-mails of mail probes. */
   readonly PROBE_MAIL_TO?: string | undefined;
 }
 
-/** No applicant is mailed. The answer, which the mail ledger keeps, says so. */
+/** Never mails the applicant; the answer in the mail ledger says so. */
 export function testMailer(mailer: Mailer, recipients: TestRecipients): Pick<Mailer, 'handOver'> {
   return {
     handOver: async (message, applicant, ...more) => {

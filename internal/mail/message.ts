@@ -18,14 +18,14 @@ export interface Message {
   readonly subject: string;
   readonly text: string;
   readonly html: string;
-  /** A repeat keeps it, so that servers may drop the mail. */
+  /** A repeated e-mail has the same one, so that servers may drop it. */
   readonly messageId: string;
 }
 
 const GREETING_NAME_MAX = 120;
 const LINK_DAYS = 7;
 
-/** Returns the e-mail of an account, and what its link needs in the account. */
+/** Returns the e-mail of an account, and the `activation` to store for its link. */
 export function loginInstructions(
   account: Account,
   settings: MailSettings,
@@ -75,14 +75,14 @@ function supportSentence(contact: string | undefined): string {
     : `Questions? Contact ${contact} and give this number.`;
 }
 
-/** Mail programs turn these into links. */
+/** Matches what mail programs turn into links. */
 const LINK =
   /:\/\/|\bwww\.|\S@\S|(?:\d{1,3}\.){3}\d|\b(?:mailto|tel|javascript|data):|\p{L}\.\p{L}{2,}[/:?#]/iu;
 const INSTRUCTION = /[:!?]\s+\S+\s+\S/u;
 /** Mail programs link `evil.example`, but not `evil example`. */
 const HOST_DOT = /(?<=[\p{L}\p{N}-]\p{Cf}*)[.\u3002\uff0e\uff61](?=\p{Cf}*\p{L}{2})/gu;
 
-/** Others choose the name, so it is quoted, or left out if it has a link or an instruction. */
+/** Strangers choose the name: quotes it, or drops it if it has a link or an instruction. */
 function harmless(name: string): string {
   const flat = oneLine(name);
   // Readers do not see invisible characters or look-alikes such as `．`.

@@ -1,4 +1,4 @@
-/** The relay: what SMTP_URL and SMTP_TLS say of it, and our name in the greeting. */
+/** Reads the relay from SMTP_URL and SMTP_TLS; chooses our name in the greeting. */
 import { isIPv4, isIPv6 } from 'node:net';
 import { hostname } from 'node:os';
 import { domainOf, HOST_NAME, isHostName } from '../application/email-address.ts';
@@ -28,7 +28,7 @@ export function relayOf(smtpUrl: string, tls: TlsMode): Relay {
   const secure = url.protocol === 'smtps:';
   const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
   if (host === '') throw new Error('SMTP_URL: names no host');
-  // nodemailer would read options there, such as one that disables certificate checks.
+  // nodemailer reads options there, such as one that disables certificate checks.
   if (url.search !== '' || url.hash !== '' || !['', '/'].includes(url.pathname)) {
     throw new Error(
       'SMTP_URL: must end after host and port; TLS is set by SMTP_TLS and NODE_EXTRA_CA_CERTS',
@@ -63,7 +63,7 @@ function credentialsOf(url: URL): Relay['auth'] {
   }
 }
 
-/** JSON Schema cannot check the address. */
+/** JSON Schema cannot check the address in brackets. */
 export const clientNameRule = { pattern: `^(?:${HOST_NAME}|\\[(?:IPv6:)?[0-9A-Fa-f.:]+\\])$` };
 
 /** Also accepts an address literal such as `[IPv6:2001:db8::1]` (RFC 5321 §4.1.3). */
@@ -73,7 +73,7 @@ export function isClientName(value: string): boolean {
   return v6 === undefined ? isIPv4(address) : isIPv6(address);
 }
 
-/** Strict relays require a fully qualified name. */
+/** Never returns a short host name, which strict relays refuse. */
 export function clientNameOf(given: string, from: string, machine = hostname()): string {
   if (given !== '') return given;
   return isHostName(machine) && !machine.startsWith('localhost.') ? machine : domainOf(from);

@@ -30,7 +30,7 @@ export const templateFiles = {
   html: 'login-instructions.html',
 } as const;
 
-/** `npm run build` copies them into `dist/`. */
+/** `npm run build` copies our templates into `dist/`. */
 const BUILT_IN = fileURLToPath(new URL('./templates/', import.meta.url));
 
 /** Mail programs cut off larger mails. */
@@ -106,7 +106,7 @@ function faultsOf(kind: keyof typeof templateFiles, text: string): string[] {
   });
   if (kind === 'subject') {
     const subject = text.trim();
-    // Others must not choose the subject, which decides whether the mail is opened.
+    // Applicants must not choose the subject, which decides whether the e-mail is opened.
     if (found.length > 0) faults.push('must have no placeholders');
     if (/[\p{Cc}\p{Zl}\p{Zp}]/u.test(subject))
       faults.push('must be one line without control characters');

@@ -1,4 +1,4 @@
-/** The orders about requests and their accounts; those that can be about many, too. */
+/** Orders about one request and its account, or about many. */
 import { normalizeEmail } from '../application/fields.ts';
 import { mailReason } from '../application/reasons.ts';
 import { accountOfMessageId } from '../mail/message.ts';
@@ -33,7 +33,7 @@ import {
   type OrderStores,
 } from './order.ts';
 
-/** An order of many is given again within this time. */
+/** Within this time, a repeated order of many resends nothing twice. */
 const RESENT_MS = DAY_MS;
 
 export async function requestTarget(
@@ -49,7 +49,7 @@ export async function requestTarget(
   return { record, account, onHold };
 }
 
-/** Without personal data. */
+/** Holds no personal data. */
 function requestSeen({ record, account, onHold }: RequestTarget): readonly unknown[] {
   const { state, version, pastRetention } = record;
   const { _id, mailVersion, linkVersion, notifiedAt, releasedAt, closedAt } = account ?? {};
@@ -89,13 +89,13 @@ export const resend: OneOrder<RequestTarget> = {
   words: (target, shown) => dueWords(target, shown, 'the same link is mailed again'),
 };
 
-/** How the history names an order; one of many that was cut off is given again with its reason. */
+/** The order's name in the history; a repeated order of many has the same `why`. */
 function resendOf({ id, why }: Given): string {
   if (id !== undefined) return 'operator resend';
   return `operator resend of many${why === undefined ? '' : ` (${why})`}`;
 }
 
-/** An order of many mails nobody twice, even if it is given again. */
+/** A repeated order of many mails nobody twice. */
 function resentBefore(
   { record }: RequestTarget,
   given: Given,
@@ -133,7 +133,7 @@ export const reopen: OneOrder<RequestTarget> = {
 };
 
 interface Bounced extends RequestTarget {
-  /** Only a Message-ID says of which e-mail it is. */
+  /** The bounce is of an earlier e-mail; only a Message-ID shows this. */
   readonly isEarlier: boolean;
 }
 
@@ -169,7 +169,7 @@ export const bounce: OneOrder<Bounced> = {
   act: ({ record }, { status }, { stores }) => {
     const code = status === undefined ? '' : ` (${status})`;
     const reason = `the e-mail bounced after the mail server had taken it${code}, reported by ${stores.trail.by}`;
-    // The account notes the e-mail until a retry, so this is one write.
+    // The account keeps `notifiedAt` until a retry, so this is one write.
     const reasons = [mailReason(reasonOf(status))];
     const seen = { seen: record, accountId: record.accountId, reasons };
     return stores.moves.move('report_bounce', seen, reason);
@@ -190,7 +190,10 @@ export async function retryAll(
   return hurried.length + (await move(ready, 'retry', reason, stores));
 }
 
-/** Before a retry: an account whose e-mail came back wants another one. False if it has changed. */
+/**
+ * Before a retry: orders an e-mail in place of one that came back. False if the account has
+ * changed.
+ */
 async function wantsMail(target: RequestTarget, stores: OrderStores): Promise<boolean> {
   const { record, account } = target;
   if (account?.notifiedAt === undefined || linkUsed(account) || !isBounced(record)) return true;
@@ -198,8 +201,8 @@ async function wantsMail(target: RequestTarget, stores: OrderStores): Promise<bo
 }
 
 /**
- * The account wants an e-mail; false if it or its request has changed. It is written before the
- * record, so that a repeat works after an interruption.
+ * Orders an e-mail; false if account or request has changed. Written before the record, so that a
+ * repeat works after an interruption.
  */
 async function wish(
   target: RequestTarget,
@@ -277,7 +280,7 @@ async function correct(target: Correction, stores: OrderStores): Promise<boolean
   const corrected = { ...target, record: { ...record, ...seen, applicant } };
   const reason = `operator corrected the address, by ${trail.by}`;
   if ((await move([corrected], 'correct_address', reason, stores)) === 1) return true;
-  // Another operator had it mailed again first.
+  // Another operator's order came first.
   if ((await stores.submissions.byId(record._id))?.state === 'account_created') return true;
   throw new OrderRefused(
     `${account._id} has the address and its old link is void, but ${record._id} changed meanwhile: give the same command again, and it mails the new link`,
@@ -294,11 +297,11 @@ export const release: OneOrder<RequestTarget> = {
 };
 
 interface Aside extends Findings {
-  /** Who put all of them aside before. */
+  /** The operator who put them all aside before. */
   readonly before: string | undefined;
 }
 
-/** The entry in the trail is what puts a finding aside. */
+/** The entry in the trail puts a finding aside; nothing else is written. */
 export const aside: OneOrder<Aside> = {
   name: 'aside',
   select: async ({ id = '' }, context) => {
@@ -318,13 +321,13 @@ export const aside: OneOrder<Aside> = {
   words: asideWords,
 };
 
-/** Without the setting of a retention, it may put more aside than the audit lists. */
+/** Finds more than the audit, because the retention is not known here. */
 const findingsAt = (id: string, { stores, clock }: OrderContext) =>
   suspectsAt([id], { ...stores, accountRequestsKeptMs: Infinity }, clock);
 
 /**
- * Before the account is changed: it may have been read after the e-mail of another order, and the
- * record before that order. Then nothing would send what the account wants.
+ * Checked before the account is changed: after another order between the reads of record and
+ * account, nothing would send the e-mail.
  */
 async function isUnchanged(
   { record: { _id, state, version, pastRetention } }: RequestTarget,
@@ -336,7 +339,7 @@ async function isUnchanged(
     : now.state === state && now.version === version;
 }
 
-/** A record that is past its retention is made again. Returns how many were unchanged. */
+/** Recreates records past their retention. Returns how many targets were unchanged. */
 async function move(
   targets: readonly RequestTarget[],
   event: 'retry' | 'resend' | 'correct_address' | 'close' | 'reopen',
@@ -355,14 +358,14 @@ async function move(
   return remade.length + (await moves.moveAll(event, ready, reason));
 }
 
-/** Those of which `act` says that it did something. */
+/** The targets for which `act` resolved to true. */
 async function those<T>(targets: readonly T[], act: (target: T) => Promise<boolean>): Promise<T[]> {
   const done: T[] = [];
   for (const target of targets) if (await act(target)) done.push(target);
   return done;
 }
 
-/** All of a query: at most `limit`, and `rate` a second, each part read when it is its turn. */
+/** The targets of a search: at most `limit`, and `rate` a second, read part by part. */
 export async function* matching(
   search: Search,
   {

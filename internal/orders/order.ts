@@ -1,6 +1,6 @@
 /**
- * Orders of operators: a target is selected, planned, and done as it was selected. What a command
- * and a page of the console print of it stands in `view/order-words.ts`.
+ * Operators' orders: a target is selected, planned, and changed only if it is still the same.
+ * `view/order-words.ts` has what commands and the console print.
  */
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
@@ -18,7 +18,7 @@ import type { About, Shown, Words } from '../view/order-words.ts';
 import type { Plan } from '../view/plans.ts';
 import { text, WHY_MAX } from '../view/search-fields.ts';
 
-/** What orders read and write, beside the trail, which has the person's name. */
+/** The stores of orders, except the trail, which needs the operator's name. */
 export function storesOf(tools: MoveTools) {
   const { db } = tools;
   return {
@@ -38,13 +38,13 @@ export interface OrderContext {
   readonly clock: Clock;
 }
 
-/** What a person names. */
+/** What an operator enters. */
 export interface Given {
-  /** Of a request, its reference or its account; absent in an order of many. */
+  /** A request's or account's id, or a reference; absent in an order of many. */
   readonly id?: string;
   /** The right address of an applicant. */
   readonly address?: string;
-  /** Of an e-mail that came back: its Message-ID, its address, and the bounce's status. */
+  /** A bounced e-mail's Message-ID; `email` is its address, `status` the bounce's code. */
   readonly messageId?: string;
   readonly email?: string;
   readonly status?: string;
@@ -53,14 +53,14 @@ export interface Given {
   readonly why?: string;
 }
 
-/** As people type it in a command or a form. */
+/** Checks what operators type in a command or a form. */
 export const givenFields = {
   address: z.string().trim().refine(isEmailAddress, 'It is not a valid e-mail address.'),
   status: z.string().regex(/^[245]\.\d{1,3}\.\d{1,3}$/, 'It must be like 5.1.1.'),
   why: text(WHY_MAX),
 } as const;
 
-/** What is named is missing, or cannot be had. */
+/** What the operator named is missing or cannot be used. */
 export class OrderRefused extends Error {
   override readonly name = 'OrderRefused';
 }
@@ -71,11 +71,10 @@ export interface OrderPlan extends Omit<Plan, 'to'> {
   readonly nothing?: string;
 }
 
-/** An order about one target. */
 export interface OneOrder<T> {
-  /** In the trail. */
+  /** The order's name in the trail. */
   readonly name: string;
-  /** It cannot be undone. */
+  /** Cannot be undone. */
   readonly final?: true;
   /** Throws `OrderRefused`. */
   select(given: Given, context: OrderContext): Promise<T>;
@@ -106,7 +105,10 @@ export async function openOrder<T>(
     words,
     /** Differs once the target has changed. */
     seen: createHash('sha256').update(seen).digest('hex'),
-    /** Notes it in the trail. False if the target has changed. `begin` may throw before the change. */
+    /**
+     * Acts, with an entry in the trail. False if the target has changed. `begin` may throw before
+     * the change.
+     */
     act: (begin?: () => void) =>
       context.stores.trail.record({ action: order.name, ...words.about }, () => {
         begin?.();
@@ -118,23 +120,22 @@ export async function openOrder<T>(
 /** A write of several targets does not say which of them had changed: then each is `unsure`. */
 export type Outcome = 'possible' | 'done' | 'unsure' | 'left';
 
-/** An order about many targets. */
 export interface ManyOrder<T> {
   readonly action: string;
   /** Each page is read when the one before is done. */
   readonly pages: AsyncIterable<readonly T[]> | Iterable<readonly T[]>;
   /** How many targets one call of `act` takes. */
   readonly size: number;
-  /** If false, it says what would happen. */
+  /** If false, only says what would happen. */
   readonly acts: boolean;
   /** Undefined if the order is not about the target. */
   plan(target: T): OrderPlan | undefined;
   /** Returns how many targets were unchanged and done. */
   act(targets: readonly T[]): Promise<number>;
-  /** For the trail: of a page, or of the whole order, which then is one entry. */
+  /** What the trail notes: a function gives an entry for each page, a value the only entry. */
   readonly about: About | ((targets: readonly T[]) => About);
   each(target: T, plan: OrderPlan, outcome: Outcome): void;
-  /** Of a page that is done. */
+  /** Called after each page. */
   paged(size: number): void;
 }
 

@@ -16,7 +16,6 @@ interface FlagTarget extends PartnerTarget {
   readonly flagged: Flagged | null;
 }
 
-/** Sets or clears a flag of a partner. */
 const flagOrder = (
   name: keyof typeof flagWords,
   isSet: boolean,
@@ -30,7 +29,7 @@ const flagOrder = (
     return {
       partnerId,
       flagged: await flag(stores).find(partnerId),
-      // A mistyped name would be flagged in vain.
+      // A flag on a mistyped name would do nothing.
       isKnown: !isSet || keys.length > 0,
       ...defined({ inactiveBy }),
     };

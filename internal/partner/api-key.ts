@@ -5,7 +5,7 @@ import { crc32 } from 'node:zlib';
 const PREFIX = 'pik_';
 const TEST_PREFIX = 'pik_test_';
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
-/** 238 bits. */
+/** 238 bits of randomness. */
 const RANDOM_CHARACTERS = 40;
 const CHECKSUM_CHARACTERS = 6;
 export const KEY_MIN_LENGTH = 20;
@@ -20,7 +20,6 @@ export function newApiKey({ test = false } = {}): string {
   return (test ? TEST_PREFIX : PREFIX) + random + checksum(random);
 }
 
-/** Whether its prefix says that it is for tests. */
 export const isTestKey = (key: string): boolean => key.startsWith(TEST_PREFIX);
 
 function checksum(text: string): string {
@@ -38,11 +37,11 @@ export function hashApiKey(key: string): string {
   return hash('sha256', key, 'hex');
 }
 
-/** 48 bits are enough for millions of keys. */
+/** Hex digits: 48 bits are enough for millions of keys. */
 export const KEY_ID_LENGTH = 12;
 export const keyIdOf = (digest: string): string => digest.slice(0, KEY_ID_LENGTH);
 
-/** Secrets and manifests that hold only digests are no credentials. */
+/** A Secret with digests only is no credential. */
 export const keyDigest = (key: string): string => `sha256:${hashApiKey(key)}`;
 
 export function hashOfDigest(entry: string): string | undefined {
@@ -62,14 +61,14 @@ type KeyProblem =
   | 'key_guessable'
   | 'not_a_key';
 
-/** Letters, digits, `_` and `-`, as our own keys and those of an evaluation have. */
+/** Matches generated keys, and the published ones of the evaluation. */
 const OWN_KEY = /^pik_[\w-]+$/;
-/** A shorter one may be a name. */
+/** A shorter text may be a name. */
 const OLDER_KEY_MIN_LENGTH = 32;
 
 /**
- * A malformed digest must not become a key, nor what else a tool may write into a Secret. `older`
- * allows keys that another system issued.
+ * Refuses malformed digests and other text that tools write. `older` allows keys that another
+ * system issued.
  */
 export function apiKeyProblem(key: string, { older = false } = {}): KeyProblem | undefined {
   if (key === '') return 'empty_key';
@@ -82,7 +81,7 @@ export function apiKeyProblem(key: string, { older = false } = {}): KeyProblem |
   return isOlder ? undefined : 'not_a_key';
 }
 
-/** What a text that is no key may be instead, in words; the first that fits counts. */
+/** What a text that is no key looks like; the first match counts. */
 const appearances: readonly (readonly [(text: string) => boolean, string])[] = [
   [(text) => /^\s*[{[]/.test(text), 'looks like JSON'],
   [(text) => /^["'`]|["'`]$/.test(text), 'stands in quotes'],
@@ -96,7 +95,7 @@ const appearances: readonly (readonly [(text: string) => boolean, string])[] = [
 
 const unwrapped = (text: string): string => Buffer.from(text, 'base64').toString('utf8').trim();
 
-/** For an operator, without the text itself; undefined if nothing can be said. */
+/** Describes the text without quoting it; undefined if nothing matches. */
 export function appearance(text: string): string | undefined {
   return appearances.find(([fits]) => fits(text))?.[1];
 }
@@ -110,9 +109,9 @@ const PUBLISHED_LINK_SECRETS = ['evaluation only, not a secret for production'];
 
 const publishedHashes = new Set(PUBLISHED_KEYS.map(hashApiKey));
 
-/** A Secret may hold only the digest. */
+/** Takes a hash: a Secret may hold only the digest. */
 export const isPublishedKey = (keyHash: string): boolean => publishedHashes.has(keyHash);
 
-/** `value` may hold a key id, or two secrets. */
+/** `value` may also contain key ids, and two secrets. */
 export const hasPublishedSecret = (value: string): boolean =>
   PUBLISHED_LINK_SECRETS.some((secret) => value.includes(secret));

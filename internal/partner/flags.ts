@@ -13,10 +13,10 @@ export const PARTNERS_DISABLED = 'partners_disabled';
 const FLAGGED_MAX = 100_000;
 const FLAGS_SCHEMA = 1;
 
-/** Stays after the flag is cleared, so that an older command's late write does nothing. */
+/** Stays when the flag is cleared, so that an older command's late write does nothing. */
 export interface Flagged {
   readonly _id: string;
-  /** Raised where an older version would misread the rest. */
+  /** Raised when older versions would misread the document. */
   readonly schema?: number;
   readonly isSet: boolean;
   readonly version: number;
@@ -38,7 +38,7 @@ export class PartnerFlag {
     this.#clock = clock;
   }
 
-  /** Rejects with `NewerVersionError` if one of them is in a newer form. */
+  /** Rejects with `NewerVersionError` if a document has a newer schema. */
   async list(): Promise<Flagged[]> {
     const found = await this.#partners
       .find({ $or: [{ isSet: true }, newerThan(FLAGS_SCHEMA)] }, bounded)
@@ -53,7 +53,7 @@ export class PartnerFlag {
     return (await this.find(partnerId))?.isSet ?? false;
   }
 
-  /** False if nothing changes, or the flag is not as it was `seen`. */
+  /** False if nothing changes, or the flag has changed since it was `seen`. */
   set(partnerId: string, by: string, seen?: Flagged | null): Promise<boolean> {
     return this.#change(partnerId, true, by, seen);
   }

@@ -1,6 +1,6 @@
 /**
- * What the leading controller has found, for other processes and the next leader: by the self-audit,
- * and in partner Secrets.
+ * The leading controller's findings (self-audit, partner Secrets), for other processes and the next
+ * leader.
  */
 import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/process/clock.ts';
@@ -13,21 +13,21 @@ const SELF_AUDIT = 'self_audit';
 
 export interface Finding<Kind extends string = string> {
   readonly kind: Kind;
-  /** Of a request or an account. */
+  /** The id of a request or an account. */
   readonly id: string;
   readonly at: Date;
 }
 
 interface AuditDocument {
   readonly _id: typeof SELF_AUDIT;
-  /** The last id of the walk; absent where it begins again. */
+  /** The last id that the walk reached; absent if it begins again. */
   readonly reached?: string | undefined;
   readonly found: readonly Finding[];
 }
 
-/** Of the self-audit, and how far its walk came. */
+/** Findings of the self-audit, and how far its walk came. */
 export class KeptFindings {
-  /** Beside the keys, where the leader may write. */
+  /** Stored in the keys' collection, where the leader may write. */
   readonly #documents: Collection<AuditDocument>;
 
   constructor(db: Db) {
@@ -48,11 +48,11 @@ export class KeptFindings {
 }
 
 const PROBLEMS = 'problems';
-/** Beyond it the metric counts the rest. */
+/** The metric counts further problems. */
 const KEPT = 500;
 
 export interface SecretProblem extends Pick<Problem, 'code' | 'message'> {
-  /** As `namespace/name`; empty for a problem of all Secrets. */
+  /** The Secret as `namespace/name`; empty for a problem of all Secrets. */
   readonly secret: string;
   readonly partnerId?: string;
   readonly since: Date;
@@ -63,7 +63,6 @@ interface ProblemDocument {
   readonly problems: readonly SecretProblem[];
 }
 
-/** What is wrong with partner Secrets, as last found. */
 export class SecretProblems {
   /** A document of its own: a new problem must not make ingest read all keys again. */
   readonly #documents: Collection<ProblemDocument>;
@@ -79,7 +78,7 @@ export class SecretProblems {
     return (await this.#documents.findOne({ _id: PROBLEMS }, bounded))?.problems ?? [];
   }
 
-  /** For the leader: keeps since when it is so. Writes only what has changed. */
+  /** Called by the leader. Keeps `since` of known problems; writes only changes. */
   async keep(problems: readonly Problem[], secrets: readonly PartnerSecret[]): Promise<void> {
     const kept = problems.slice(0, KEPT);
     const wanted = JSON.stringify(kept);
@@ -103,7 +102,7 @@ export class SecretProblems {
     this.#written = wanted;
   }
 
-  /** Another leader may have written since. */
+  /** The next `keep` writes: another leader may have written since. */
   forget(): void {
     this.#written = undefined;
   }

@@ -25,7 +25,7 @@ export type KeyLookup =
   | { readonly known: false }
   | (KnownKey & {
       readonly revoked: boolean;
-      /** Its prefix contradicts the mode of its Secret, which holds its digest. */
+      /** The key's prefix contradicts its Secret's mode; possible with a digest. */
       readonly otherMode: boolean;
     });
 
@@ -79,7 +79,7 @@ export class KeyCache {
     });
   }
 
-  /** Why the last look failed; undefined if it did not. */
+  /** The error of the last `refresh`; undefined if it succeeded. */
   get failure(): unknown {
     return this.#failure;
   }
@@ -91,14 +91,14 @@ export class KeyCache {
     try {
       const [revoked, flagged] = await Promise.all([store.revoked(), store.disabled.list()]);
       const disabled = flagged.map(({ _id }) => _id);
-      // What operators end counts at once, whatever becomes of the document.
+      // Revoked keys and disabled partners count at once, even if reading the keys fails.
       this.#revoked = new Map([...this.#revoked, ...revoked]);
       this.#disabled = new Set([...this.#disabled, ...disabled]);
       const version = await store.documents.version();
       const isNew = version !== undefined && version !== this.#version;
       const document = isNew ? await store.documents.read() : undefined;
       this.#failure = undefined;
-      // An emptied database ends no key, and brings no revoked one back.
+      // An emptied database ends no key, and revives no revoked one.
       if (version === undefined || (isNew && document?.syncedAt === undefined)) return;
       this.#revoked = revoked;
       this.#disabled = new Set(disabled);
@@ -130,7 +130,7 @@ export class KeyCache {
     onLoad(keys);
   }
 
-  /** Writes when keys were last used. */
+  /** Writes when the keys were last used. */
   async touch(): Promise<void> {
     if (this.#used.size === 0) return;
     const { store, clock } = this.#tools;

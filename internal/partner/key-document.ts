@@ -11,24 +11,24 @@ import { bounded } from '../platform/stores/mongo-read.ts';
 import { refuseNewer, unlessDuplicate } from '../platform/stores/mongo.ts';
 import type { WantedKey } from './key-secret.ts';
 
-/** Two leaps from one version are equal once in a million restores. */
+/** Two leaps from one version are equal once in a million. */
 const VERSION_LEAP = 1_000_000;
 
 export const PARTNER_KEYS = 'partner_keys';
 const KEYS = 'keys';
 const KEYS_SCHEMA = 1;
 
-/** Only the database's clock measures it. */
+/** Measured by the database's clock only. */
 const LEASE_MS = 15_000;
 const CALL_TIMEOUT_MS = 3_000;
-/** 12 MB take a second or two; the driver has no time-out for a server that hangs. */
+/** Reading 12 MB takes a second or two; the driver has no time-out for a server that hangs. */
 const WHOLE_TIMEOUT_MS = 10_000;
 
 export interface StoredKey extends WantedKey {
   readonly updatedAt: Date;
 }
 
-/** A key whose Secret is gone, of an `ownerName`. */
+/** No Secret holds the key any more; `owner` is an `ownerName`. */
 export interface EndedKey {
   readonly owner: string;
   readonly at: Date;
@@ -36,21 +36,23 @@ export interface EndedKey {
 
 export interface KeyDocument {
   readonly _id: typeof KEYS;
-  /** Raised where an older version would misread the rest. */
+  /** Raised when older versions would misread the document. */
   readonly schema?: number;
   /** Differs between any two contents, also after a restore. */
   readonly version: number;
-  /** Who may write until `expiresAt`. */
+  /** May write until `expiresAt`. */
   readonly holder: string;
   readonly expiresAt: Date;
-  /** When the keys were last written after a complete look at all Secrets; absent before the first. */
+  /**
+   * When the keys were last written after a complete look at all Secrets; absent before the first.
+   */
   readonly syncedAt?: Date;
   readonly keys: readonly StoredKey[];
-  /** Of the last minutes, so that a new leader judges a loss of Secrets as the one before it. */
+  /** Keys that ended in the last minutes; a new leader counts them too. */
   readonly ended?: readonly EndedKey[];
 }
 
-/** By `_id` it holds documents of other shapes, too. */
+/** The collection's documents have several shapes, each by its `_id`. */
 export const partnerKeys = <Shape extends Document>(db: Db): Collection<Shape> =>
   db.collection<Shape>(PARTNER_KEYS);
 
@@ -61,7 +63,7 @@ export class SupersededError extends Error {
 
 const FREE = new Date(0);
 const inLeases = (count: number) => ({ $add: ['$$NOW', count * LEASE_MS] });
-/** An expiry that far ahead was left by a clock that leapt; servers' clocks differ by less. */
+/** An expiry more than two leases ahead was set by a wrong clock. */
 const isFree = { $or: [{ $lt: ['$expiresAt', '$$NOW'] }, { $gt: ['$expiresAt', inLeases(2)] }] };
 
 export class KeyDocuments {
@@ -101,7 +103,7 @@ export class KeyDocuments {
     await call(this.#documents.updateOne({ _id: KEYS, holder }, { $set: { expiresAt: FREE } }));
   }
 
-  /** Undefined where the document is gone. */
+  /** Undefined if there is no document. */
   async version(): Promise<number | undefined> {
     const options = { projection: { version: 1 }, maxTimeMS: CALL_TIMEOUT_MS };
     return (await call(this.#documents.findOne({ _id: KEYS }, options)))?.version;
@@ -124,7 +126,7 @@ export class KeyDocuments {
     { synced, ended }: { readonly synced: boolean; readonly ended: readonly EndedKey[] },
   ): Promise<void> {
     const now = this.#clock.now();
-    // After a restore, ingest may know another document by the next number, where the clock is behind.
+    // After a restore, ingest may already know `version + 1`, and this clock may be behind.
     const next = Math.max(version + 1 + randomInt(VERSION_LEAP), now.getTime());
     const replaced = this.#documents.updateOne(
       { _id: KEYS, version },
@@ -150,17 +152,17 @@ const call = <T>(promise: Promise<T>): Promise<T> =>
 export const KEYS_MAX = 10_000;
 const KEY_BYTES = 1_200;
 
-/** Keys are counted in bytes, so that this one bound is 10,000 keys and 12 MB. */
+/** Bytes for all keys; each counts at least `KEY_BYTES`. */
 const ROOM = KEYS_MAX * KEY_BYTES;
 
 interface KeyRoom {
   readonly fitting: readonly StoredKey[];
   readonly over: readonly StoredKey[];
-  /** Of all keys that are asked for; 1 is full. */
+  /** Share of the room that all wanted keys need; 1 is full. */
   readonly asked: number;
 }
 
-/** Beyond the room, the partner that asks for most loses its newest key, until the rest fits. */
+/** If the keys need more, the partner with most bytes loses its newest ones. */
 export function shareRoom(keys: readonly StoredKey[]): KeyRoom {
   const turns = new Turns<StoredKey>({ sizeOf: bytesOf });
   for (const key of keys) turns.put(key.partnerId, key);
@@ -170,6 +172,6 @@ export function shareRoom(keys: readonly StoredKey[]): KeyRoom {
   return { fitting: keys.filter((key) => !over.has(key)), over: [...over], asked };
 }
 
-/** BSON needs 7 bytes more than JSON for an element of an array, and fewer for the rest. */
+/** An upper bound: BSON needs 7 bytes more than JSON for an array element, else fewer. */
 const bytesOf = (key: StoredKey): number =>
   Math.max(KEY_BYTES, JSON.stringify(key).length + 7 * (key.terms.cidrs?.length ?? 0));

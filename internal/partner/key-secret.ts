@@ -29,7 +29,7 @@ export interface KeySource {
   readonly uid: string;
 }
 
-/** `data` is base64. */
+/** The values of `data` are in base64. */
 export interface PartnerSecret extends KeySource, ReadTerms {
   readonly createdAt: Date | undefined;
   readonly partnerId: string;
@@ -74,7 +74,7 @@ export const problemCodes = [
 ] as const;
 type ProblemCode = (typeof problemCodes)[number];
 
-/** Never quotes a key. */
+/** `message` never quotes a key. */
 export interface Problem {
   readonly source: KeySource;
   readonly code: ProblemCode;
@@ -89,10 +89,10 @@ const PARTNER_ID = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
 export const isPartnerId = (text: string): boolean => PARTNER_ID.test(text);
 
 /**
- * Secrets are judged together. One inactive Secret switches off its partner, and the smallest bound
- * counts for it; a Secret of test keys concerns only the partner's test keys. A key belongs to one
- * Secret: the one that holds it now, else the oldest, even while that one is not usable. A bad entry
- * affects only itself, a bad annotation only its Secret.
+ * Judges all Secrets together. One inactive Secret makes its partner's keys inactive, and the
+ * partner's smallest bound counts; a Secret of test keys concerns test keys only. A key belongs to
+ * the Secret that holds it now, else to the oldest, usable or not. A bad entry affects only itself,
+ * a bad annotation only its Secret.
  */
 export function wantedKeys(
   secrets: readonly PartnerSecret[],
@@ -124,15 +124,15 @@ export function wantedKeys(
 
 interface KeyRules {
   readonly allowPublished?: boolean;
-  /** The Secret that holds this key now. */
+  /** The Secret that holds the key now. */
   readonly heldBy?: (hash: string) => KeySource | undefined;
 }
 
 interface KeyEntry {
   readonly key: WantedKey;
-  /** The entry of the Secret, in words. */
+  /** Names the Secret's entry in messages. */
   readonly entry: string;
-  /** Says whether the keys of the Secret are used. */
+  /** Whether the Secret's keys are used. */
   readonly isUsable: boolean;
 }
 
@@ -144,7 +144,7 @@ function sameKey({ entry, key: { source, partnerId } }: KeyEntry, owner: WantedK
   return { source, code, message: `${entry} is already a key of ${whose} and was ignored here` };
 }
 
-/** What the Secrets of one owner say together. */
+/** What all Secrets of one owner say together. */
 interface OwnerTerms {
   readonly inactiveBy: KeySource | undefined;
   readonly bound: Pick<KeyTerms, 'maxPerMinute'>;
@@ -208,7 +208,7 @@ function checkSecret(
     return false;
   }
   if (status !== undefined && !['active', 'inactive'].includes(status)) {
-    // Those of a Secret that is not used are answered 401.
+    // Keys of a Secret that is not used are answered 401.
     const answer = faults.length === 0 ? '; the keys of this Secret are answered 403' : '';
     const message = `annotation ${STATUS_ANNOTATION} must be "active" or "inactive"${answer}`;
     report('unknown_status', message);
@@ -221,10 +221,7 @@ function checkSecret(
 
 const NO_PREFIX = `does not begin with pik_, and annotation ${FORMAT_ANNOTATION} does not allow it`;
 
-/**
- * Returns the hash of the entry's key, or why it is none. The mode of a digest's key shows only
- * when it is used.
- */
+/** Returns the key's hash, or why the entry is no key. A digest does not show its key's mode. */
 function readEntry(
   value: string,
   {

@@ -1,4 +1,4 @@
-/** The partners' keys with what operators and requests add to them. */
+/** The partners' keys, their revocations and their last uses. */
 import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
@@ -13,11 +13,11 @@ export const KEY_USES = 'partner_key_uses';
 
 export interface PartnerKey extends StoredKey {
   readonly lastUsedAt?: Date;
-  /** An operator ended the key for good, whatever its Secret says. */
+  /** Revoked by an operator, for good, whatever its Secret says. */
   readonly revokedAt?: Date;
 }
 
-/** Stays for good, so that no Secret brings the key back. */
+/** Never deleted, so that no Secret brings the key back. */
 interface Revoked {
   readonly _id: string;
   readonly revokedAt: Date;
@@ -45,7 +45,10 @@ export class KeyStore {
     this.#clock = options.clock;
   }
 
-  /** By hash, also of keys that no Secret holds now; operators revoke by hand, so they are few. */
+  /**
+   * Times by key hash, also of keys that no Secret holds now. Operators revoke by hand, so there
+   * are few.
+   */
   async revoked(): Promise<ReadonlyMap<string, Date>> {
     const all = await this.#revoked.find({}, bounded).toArray();
     return new Map(all.map(({ _id, revokedAt }) => [_id, revokedAt]));
@@ -67,7 +70,7 @@ export class KeyStore {
       .toSorted((one, other) => (inOrder(one) < inOrder(other) ? -1 : 1));
   }
 
-  /** False if it was revoked before. */
+  /** False if the key was revoked before. */
   revoke(hash: string): Promise<boolean> {
     const revokedAt = this.#clock.now();
     return unlessDuplicate(this.#revoked.insertOne({ _id: hash, revokedAt }));

@@ -3,22 +3,22 @@ import { z } from 'zod';
 import { addressTest, type AddressTest, isNetwork } from '../platform/http/networks.ts';
 import { DAY_MS } from '../platform/process/clock.ts';
 
-/** Of a key, and so of what it submits: live, or a test. */
+/** A key and all that is submitted with it are live or tests. */
 export interface Mode {
   readonly test?: true | undefined;
 }
 
-/** A partner's tests share nothing with its live submissions. No partner's id has a space. */
+/** A partner's tests are a separate owner. No partner id has a space. */
 export const ownerName = (partnerId: string, { test }: Mode): string =>
   test ? `${partnerId} test` : partnerId;
 
 export const isTestOwner = (owner: string): boolean => owner.endsWith(' test');
 
-/** The records and accounts of tests, whatever became of them. */
+/** Tests' records and accounts expire after this time, in any state. */
 export const TESTS_KEPT_SECONDS = (7 * DAY_MS) / 1_000;
 
 export interface KeyTerms {
-  /** What its keys submit is a test. */
+  /** Submissions with these keys are tests. */
   readonly test?: true;
   readonly maxPerMinute?: number;
   readonly notAfter?: Date;
@@ -64,9 +64,9 @@ const format = z.enum(['pik', 'older'], { error: 'must be "pik" or "older"' });
 
 export interface ReadTerms {
   readonly terms: KeyTerms;
-  /** Its keys may have another form than ours. */
+  /** Allows keys that another system issued. */
   readonly olderKeys?: boolean;
-  /** Annotations that break their rule: none of the Secret's keys is used. */
+  /** Annotations that break a rule; the Secret's keys are then not used. */
   readonly faults: readonly string[];
 }
 
@@ -99,7 +99,7 @@ export function addressCheck({ cidrs }: KeyTerms): AddressTest {
 const WARNED_MS = 7 * DAY_MS;
 const WARNED_AFTER_MS = DAY_MS;
 
-/** Partners whose active live keys end soon or have all ended within a day. */
+/** Partners whose last active live key ends within a week, or ended within a day. */
 export function partnersEnding(
   keys: Iterable<{ readonly partnerId: string; readonly status: string; readonly terms: KeyTerms }>,
   now: Date,

@@ -1,4 +1,4 @@
-/** Brings the records of jobs to this process. */
+/** Receives jobs and hands on their hints. */
 import { Worker, createRedisBackend } from 'bullmq';
 import type { Probe } from '../platform/http/admin-server.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
@@ -9,9 +9,9 @@ import { QUEUE, QUEUE_PREFIX, hintsOf, type Hint, type Step } from './job.ts';
 /** An idle worker asks again after this, so a silent Redis is noticed soon. */
 const WAIT_S = 1;
 const COMMAND_TIMEOUT_MS = 1_000 * WAIT_S + 800;
-/** BullMQ asks again at once after an error. */
+/** After an error BullMQ would ask again at once. */
 const REST_AFTER_ERROR_MS = 500;
-/** Taking the records of a job takes milliseconds. */
+/** A job is handled in milliseconds. */
 const LOCK_MS = 10_000;
 const STALLED_CHECK_MS = 5_000;
 /** BullMQ's close can hang while Redis is away. */
@@ -23,7 +23,7 @@ export class Consumer {
   #paused = false;
   #rest: NodeJS.Timeout | undefined;
 
-  /** A killed process leaves hints that `take` got; their records are found by `dueAt`. */
+  /** A killed process loses hints that `take` got; reconcile finds their records. */
   constructor(options: {
     readonly redisUrl: string;
     readonly redisTls?: RedisTls;
@@ -73,7 +73,7 @@ export class Consumer {
 
   async close(): Promise<void> {
     clearTimeout(this.#rest);
-    // Lets a job end that is on its way; `close` alone would hang before the first connection.
+    // Lets a running job end; `close` alone would hang before the first connection.
     await withDeadline(this.#worker.pause(), CLOSE_MS, 'pausing the worker').catch(() => {});
     clearTimeout(this.#rest);
     await withDeadline(this.#worker.close(true), CLOSE_MS, 'closing the worker').catch(() => {});

@@ -7,9 +7,9 @@ import type { RedisClient } from '../platform/stores/redis.ts';
 const ENDS = 'partner-ingest:ends';
 /** Ends within this time share a message. */
 const LINGER_MS = 10;
-/** Further ones are found by the record. */
+/** Further ends are not published; ingest reads the record. */
 const WAITING_MOST = 1_000;
-/** A repeated SUBSCRIBE changes nothing, and shows a connection that is silent. */
+/** A repeated SUBSCRIBE reveals a silent connection. */
 const SUBSCRIBE_EVERY_MS = 1_000;
 
 /** Publishes in the background: adding neither fails nor waits. */
@@ -32,7 +32,7 @@ export class EndSender {
   }
 }
 
-/** Needs a client of its own; returns what ends the subscription and the client. */
+/** Needs its own client. The returned function ends subscription and client. */
 export function hearEnds(
   redis: RedisClient,
   heard: (requestIds: readonly string[]) => void,

@@ -20,7 +20,7 @@ import {
 
 /** A late `addBulk` is harmless, because each record is claimed once. */
 const ADD_DEADLINE_MS = 1_000;
-/** They take about 60 MB; further ones are found by `dueAt`. */
+/** Retries in Redis, about 60 MB; further ones are found by `dueAt`. */
 const RETRIES_MOST = 100_000;
 const COMMAND_TIMEOUT_MS = 500;
 const CLOSE_DEADLINE_MS = 1_000;

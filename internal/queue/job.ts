@@ -16,7 +16,7 @@ export const QUEUE_PREFIX = '{partner-ingest}';
 export const steps = ['account', 'mail'] as const;
 export type Step = (typeof steps)[number];
 
-/** Work waits in the record as of `version`. */
+/** A record is due, if it still has this `version`. */
 export const hintSchema = z.object({
   requestId: z.string(),
   version: z.number().int().nonnegative(),
@@ -47,7 +47,7 @@ export function hintFor(record: {
   return { requestId, version, ...defined({ traceparent, partnerId, test }) };
 }
 
-/** Fifty hints make the cost of a job small, and a killed worker leaves few. */
+/** Fifty make a job cheap, and a killed worker loses few. */
 const RECORDS_PER_JOB = 50;
 
 const jobSchema = z.object({ records: z.array(hintSchema).min(1).max(RECORDS_PER_JOB) });
@@ -66,10 +66,10 @@ export interface Job {
   readonly opts: JobsOptions;
 }
 
-/** BullMQ never runs a job twice: each retry is a job of its own, made when its attempt failed. */
+/** BullMQ never repeats a job: each retry is a new job, made when its attempt failed. */
 const jobOptions = { attempts: 1, removeOnComplete: true, removeOnFail: true } as const;
 
-/** New applications share jobs; each retry has one. */
+/** New applications share jobs; each retry has its own. */
 export function jobsFor(hints: readonly (Hint | Retry)[]): Job[] {
   const { now = [], late = [] } = Object.groupBy(hints, (hint) =>
     'delayMs' in hint ? 'late' : 'now',

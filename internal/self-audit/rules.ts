@@ -17,19 +17,19 @@ export type Kind = keyof typeof findings;
 interface KindCard {
   /** `problem`: a promise is or will be broken. `notice`: correct, but somebody should know. */
   readonly weight: 'problem' | 'notice';
-  /** Of each record or account that was found. */
+  /** Continues "each record or account …". */
   readonly meaning: string;
 }
 
 export const kinds = findings as Readonly<Record<Kind, KindCard>>;
 
-/** At a request or an account. The print differs once what contradicts has changed. */
+/** The id is a request's or an account's. The print changes with what was checked. */
 export type Suspect = readonly [Kind, id: string, print: string];
 
-/** As the trail has it. */
+/** The finding's name in the trail. */
 export const findingName = (suspect: Suspect): string => suspect.join(' ');
 
-/** Not of what changes by itself, such as `dueAt`. */
+/** Leaves out what changes by itself, such as `dueAt`. */
 export function printOf(
   record: CheckedRecord | undefined,
   account: CheckedAccount | undefined,
@@ -56,7 +56,7 @@ export function checkRecord(
   return [...found, ...checkAges(record, options), ...checkAccount(record, account)];
 }
 
-/** What every write must leave true. */
+/** Checks what must be true after every write. */
 export function checkAlone(record: CheckedRecord): Kind[] {
   const { state, schema, history, httpStatus, dueAt, expiresAt } = record;
   if (!states.includes(state)) return ['unknown_state'];
@@ -84,12 +84,12 @@ function checkAges(
   return found;
 }
 
-/** Their accounts are promised, and named by the record. */
+/** In these states an account must exist, and the record must name it. */
 const WITH_ACCOUNT: readonly State[] = ['account_created', 'completed', 'undeliverable'];
-/** The attempt that created the account may have died; a retry finds it. */
+/** An attempt may have created an account and died; a retry finds it. */
 const PERHAPS_WITH_ACCOUNT: readonly State[] = ['recorded', 'dead_lettered'];
 
-/** What a step must leave true when it ends. */
+/** Checks what must be true after every step. */
 export function checkAccount(record: CheckedRecord, account: CheckedAccount | undefined): Kind[] {
   const { state, accountId, erasedAt } = record;
   if (erasedAt !== undefined) return account === undefined ? [] : ['erased_but_account'];

@@ -1,4 +1,4 @@
-/** Walks over all that is stored: requests and accounts that are late or contradict each other. */
+/** Finds requests and accounts that are late or contradict each other. */
 import type { AccountQueries, CheckedAccount } from '../account/account-queries.ts';
 import { pause } from '../platform/process/deadline.ts';
 import { DAY_MS, type Clock } from '../platform/process/clock.ts';
@@ -31,13 +31,13 @@ interface AuditedPage {
   readonly accounts: readonly CheckedAccount[];
   readonly pastRetention: number;
   readonly suspects: readonly Suspect[];
-  /** By operators. */
+  /** Findings that operators put aside. */
   readonly putAside: number;
-  /** The last id. */
+  /** The last id of the page. */
   readonly reached: string | undefined;
 }
 
-/** Reads everything that came at or after `since`. */
+/** Audits everything received at or after `since`. */
 export async function auditView(stores: AuditStores, clock: Clock, since: Date | undefined) {
   const found = new Map<Kind, { count: number; readonly ids: string[] }>();
   const requestsByState: Record<string, number> = {};
@@ -76,7 +76,7 @@ export async function auditView(stores: AuditStores, clock: Clock, since: Date |
   };
 }
 
-/** A page at a time, each read when it is asked for: first of requests, then of accounts. */
+/** Pages of requests, then of accounts, each read when it is asked for. */
 export async function* auditedPages(
   stores: AuditStores,
   clock: Clock,
@@ -136,7 +136,7 @@ export async function suspectsAt(
   return { found: [...ofRecords, ...orphans, ...mailedTwiceOf(accounts)], accounts };
 }
 
-/** Those that are still so, and not put aside. */
+/** The suspects that still exist and are not put aside. */
 export async function unsettled<Found extends { readonly kind: Kind; readonly id: string }>(
   suspects: readonly Found[],
   stores: AuditStores,
@@ -152,7 +152,7 @@ export async function unsettled<Found extends { readonly kind: Kind; readonly id
   return new Set(suspects.filter(({ kind, id }) => still.has(`${kind} ${id}`)));
 }
 
-/** What is found where operators put something aside: how much still is, and what changed since. */
+/** Where operators put findings aside: how many still exist, and what else is found. */
 export async function whereAside(stores: AuditStores, clock: Clock) {
   const names = await stores.trail.allPutAside();
   const ids = [...new Set(names.map((name) => name.split(' ')[1] ?? ''))];
@@ -160,7 +160,7 @@ export async function whereAside(stores: AuditStores, clock: Clock) {
   return withoutAside(found, stores);
 }
 
-/** The service keeps running, so a suspect is read again before it counts as a finding. */
+/** A suspect is checked twice, because the service keeps running. */
 async function checkedTwice<Document>(
   page: readonly Document[],
   check: (some: readonly Document[]) => Promise<Suspect[]>,
@@ -192,7 +192,7 @@ async function checkRecords(
   });
 }
 
-/** An account outlives its request's retention; before that, the request must exist. */
+/** An account's request must exist until its retention is over. */
 async function orphansOf(
   accounts: readonly CheckedAccount[],
   { submissions, accountRequestsKeptMs }: Omit<AuditStores, 'trail'>,
@@ -206,7 +206,7 @@ async function orphansOf(
     const suspect = (kind: Kind): Suspect => [kind, _id, printOf(undefined, account)];
     const ageMs = clock.now().getTime() - createdAt.getTime();
     if (ageMs <= SHORTEST_RETENTION_MS) return [suspect('account_without_request')];
-    // The setting may have been anything from a day up when the request became final.
+    // The retention may have been as short as a day when this request ended.
     return ageMs <= accountRequestsKeptMs ? [suspect('request_expired_or_lost')] : [];
   });
   return { orphans, pastRetention: alone.length - orphans.length };

@@ -5,7 +5,7 @@ import { flag, listOf, nonEmpty, port, securePage } from '../platform/process/co
 
 const usedBy = ['console'] as const;
 
-/** An origin, because paths of our own follow. */
+/** Must be an origin, because our own paths are appended. */
 const isOrigin = (value: string): boolean => URL.parse(value)?.origin === value.replace(/\/$/, '');
 
 const origins = listOf((entry) =>

@@ -318,7 +318,6 @@ export function printableConfig(config: object): Record<string, unknown> {
   );
 }
 
-/** What Redis clients are made with. */
 export function redisOf(
   config: Pick<Config, 'REDIS_URL' | 'REDIS_TLS_CERT' | 'REDIS_TLS_KEY' | 'REDIS_TLS_CA'>,
 ) {
@@ -328,7 +327,7 @@ export function redisOf(
 
 /* Checks settings that depend on each other. */
 
-/** Settings that are refused by themselves are absent. */
+/** A setting that is invalid by itself is absent. */
 type Related = Readonly<Record<string, unknown>> & {
   readonly MONGODB_URI?: string;
   readonly REDIS_URL?: string;
@@ -400,7 +399,7 @@ export function relationFaults(config: Related): string[] {
       config['CONSOLE_ACTIONS'] === true && !hasOidc,
       'CONSOLE_ACTIONS: needs OIDC_ISSUER: nobody else says who acts',
     ],
-    // The console never starts open.
+    // Without log-in, the console serves loopback only.
     [
       !hasOidc && host !== undefined && !isLoopback(host),
       'CONSOLE_HOST: is not loopback, so OIDC_ISSUER is required: nobody else asks who looks',

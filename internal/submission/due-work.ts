@@ -1,4 +1,4 @@
-/** Open records that are due, bodies whose time is over, and how much waits. */
+/** Finds due records, removes expired bodies, and counts what waits. */
 import type { Collection, Db, Filter } from 'mongodb';
 import { type Clock, later } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
@@ -16,7 +16,7 @@ import {
 } from './submission.ts';
 
 export const DUE_PAGE = 500;
-/** Each behind a full one, without the partners before. */
+/** Pages of one state; each leaves out the partners of the pages before. */
 const DUE_PAGES = 4;
 /** Just below the socket time-out of 10 s. */
 const DUE_TIMEOUT_MS = 9_000;
@@ -68,12 +68,12 @@ export class DueWork {
     };
   }
 
-  /** At most a page, those due longest. */
+  /** Reads a page of tests, those due longest. */
   readTests({ withoutPartners }: Without): Promise<DueRecord[]> {
     return this.#page({ state: { $in: [...openStates] }, test: true }, withoutPartners);
   }
 
-  /** Behind a full page comes one without its partners, so that none of them hides the others. */
+  /** Reads further pages without the partners of full ones, so that none hides others. */
   async #ofState(state: OpenState, withoutPartners: readonly string[]): Promise<DueRecord[]> {
     const without = new Set(withoutPartners);
     const records: DueRecord[] = [];
@@ -165,9 +165,9 @@ export class DueWork {
 
 const BOUNCED_WINDOW_MS = 86_400_000;
 const BACKLOG_COUNTED = 100_000;
-/** Counting by partner reads documents. */
+/** Lower, because counting by partner reads documents. */
 const BACKLOG_BY_PARTNER = 20_000;
-/** Read from each end of `dueAt` to find the oldest record. */
+/** Records read from each end of `dueAt` to find the oldest. */
 export const BACKLOG_LOOKED_AT = 500;
 
 export type Backlog = Awaited<ReturnType<typeof readBacklog>>;

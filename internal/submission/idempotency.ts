@@ -12,8 +12,8 @@ import type { SubmissionRecord } from './submission.ts';
 
 /**
  * The scope is the owner (a partner, or its tests), so rotating an API key changes nothing
- * (docs/decisions/0019). Another operation needs its name and a line feed before the key: neither an
- * owner nor a key contains a line feed.
+ * (docs/decisions/0019). Another operation must put its name and a line feed before the key; owners
+ * and keys contain none.
  */
 export const idempotencyDigest = (owner: string, key: string): string =>
   hash('sha256', `${owner}\n${key}`, 'hex');
@@ -34,7 +34,7 @@ export interface Bound {
   readonly first: First;
 }
 
-/** Undefined where the key is free. Records may be adopted even if this rejects. */
+/** Undefined for a record whose key is free. May adopt records even if it rejects. */
 export async function adoptFirst(
   collection: Collection<SubmissionRecord>,
   records: readonly SubmissionRecord[],

@@ -25,9 +25,9 @@ interface Result {
   readonly httpStatus: number;
   readonly body?: { readonly bytes: Uint8Array; readonly received: number };
   readonly idempotencyKey?: string | undefined;
-  /** Of an accepted request: when reconcile first looks. */
+  /** When reconcile first looks at an accepted request. */
   readonly dueInMs?: number | undefined;
-  /** Of all others. */
+  /** How long any other request is kept. */
   readonly keptDays?: number;
 }
 

@@ -1,4 +1,4 @@
-/** Operators' changes to a record: moves, and what they do without one. */
+/** Operators' moves of a record, and their changes within a state. */
 import type { Collection } from 'mongodb';
 import { mailReason, type StoredReason } from '../application/reasons.ts';
 import { lateBounce } from '../application/sandbox-endings.ts';
@@ -18,7 +18,7 @@ import {
 } from './move-of.ts';
 import type { OperatorEvent, State, Touch } from './states.ts';
 
-/** A move does nothing if the record has changed since. */
+/** A move does nothing if the record has changed since it was seen. */
 export type Seen = Pick<SubmissionRecord, '_id' | 'state' | 'version' | 'accountId'>;
 
 interface Moved {
@@ -42,7 +42,7 @@ export class OperatorMoves {
     this.#collection = submissionCollection(tools.db);
   }
 
-  /** False if the record has changed since, or cannot move so. */
+  /** False if the record has changed since, or has no such move. */
   async move(event: OperatorEvent, moved: Moved, reason: string): Promise<boolean> {
     const move = this.#moveOf(event, moved, reason);
     return move !== undefined && makeMove(this.#collection, moved.seen._id, move);
@@ -71,7 +71,7 @@ export class OperatorMoves {
     return moved;
   }
 
-  /** Others of the group have changed before. */
+  /** Returns those that moved; the others had changed before. */
   async #movedBy(ids: readonly string[], { $set }: RecordUpdate): Promise<readonly string[]> {
     const moved = defined({ state: $set.state, stateAt: $set.stateAt });
     const found = await this.#collection
@@ -138,12 +138,12 @@ export class OperatorMoves {
   }
 }
 
-/** Of a test that asks for it, after it is completed. */
+/** Time from completion to the bounce, for tests that ask for it. */
 const LATE_BOUNCE_MS = 60_000;
 const LATE_BOUNCES_PAGE = 100;
 const LATE_BOUNCE_WORDS = 'a test: its e-mail bounces after the mail server took it';
 
-/** Bounces these, as an operator's report does. True if more may be due. */
+/** Reports such bounces as an operator would. True if more may be due. */
 export async function reportLateBounces(tools: MoveTools): Promise<boolean> {
   const moves = new OperatorMoves(tools);
   const found = await submissionCollection(tools.db)

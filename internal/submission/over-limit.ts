@@ -10,12 +10,12 @@ import { type WriteReply, writeTogether } from '../platform/stores/mongo.ts';
 
 /**
  * How many addresses each window, status and process counts one by one; further ones share one
- * count. Known keys and strangers have as many each, so that a flood of strangers hides no partner.
+ * count. Known keys and strangers have a bound each, so that a flood of strangers hides no partner.
  */
 export const OVER_LIMIT_ADDRESSES = 200;
-/** The ids that each count keeps. */
+/** Ids that each count keeps. */
 const OVER_LIMIT_IDS = 20;
-/** Beyond them, each count up to here, and all counts of a window together up to the next. */
+/** A count may keep more, while a window's `IDS_TOGETHER` last. */
 const IDS_OF_ONE = 1_000;
 const IDS_TOGETHER = 4_000;
 const REFUSED_WINDOW_MS = 60_000;
@@ -29,13 +29,13 @@ export const RATE_LIMITED = 'rate_limited';
 export interface RateLimitedRecord {
   readonly _id: string;
   readonly address: string;
-  /** Of a known key; `others` has none. */
+  /** Present only with a known key; not in the count of `others`. */
   readonly partnerId?: string;
   readonly keyId?: string;
   readonly test?: true;
   /** Absent for 429. */
   readonly status?: RefusedStatus;
-  /** In words: what these requests were over. */
+  /** The exceeded limits, in words. */
   readonly limits?: readonly string[];
   readonly windowStart: Date;
   readonly count: number;
@@ -70,7 +70,7 @@ const OTHERS = 'others';
 
 interface Window {
   readonly start: number;
-  /** How many ids each count keeps. */
+  /** How many ids each count has kept. */
   readonly kept: Map<string, number>;
   spareIds: number;
 }
@@ -155,7 +155,7 @@ export class OverLimitRecorder {
     }
   }
 
-  /** What failed had no effect: another process made the same count, or won a deadlock. */
+  /** A failed update had no effect: another process inserted first, or won a deadlock. */
   #add(counted: readonly (readonly [string, Counted])[]): Promise<WriteReply> {
     return writeTogether(this.#collection, {
       updates: counted.map(([_id, { of, count, limits, requestIds }]) => ({
@@ -177,7 +177,7 @@ function keepsId(window: Window, who: string): boolean {
   const isSpare = kept >= OVER_LIMIT_IDS;
   const keeps = !isSpare || (kept < IDS_OF_ONE && window.spareIds > 0);
   if (keeps && isSpare) window.spareIds -= 1;
-  // `others` is no further address.
+  // `others` is added only when all addresses are taken.
   window.kept.set(who, keeps ? kept + 1 : kept);
   return keeps;
 }

@@ -1,6 +1,6 @@
 /**
- * The states of a request, and all that may be done to its record: from these tables come the
- * filter of every update (move-of.ts), retention, look-ups, metrics and docs/states.md.
+ * The states of a request, and every change to its record. These tables define each update's filter
+ * (move-of.ts), retention, look-ups, metrics and docs/states.md.
  */
 
 export const openStates = ['recorded', 'account_created'] as const;
@@ -25,9 +25,9 @@ export interface Card {
   readonly answered: readonly number[];
   /** What a status look-up shows the partner. */
   readonly status: 'processing' | 'completed' | 'rejected' | 'undeliverable' | 'not_accepted';
-  /** `work`: as long as it is open; `decision`: until an operator decides; else days of a setting. */
+  /** `work`: while it is open; `decision`: until an operator decides; `days`: by a setting. */
   readonly kept: 'work' | 'decision' | 'days';
-  /** `days`: those of bodies; `record`: as long as the record. */
+  /** Kept for the `days` of a setting, or as long as the `record`. */
   readonly body: 'days' | 'record' | 'none';
 }
 
@@ -70,7 +70,7 @@ export const cards = {
   closed: {
     meaning: 'ended by an operator: nothing is mailed, its link is void',
     answered: [202],
-    // With the reason `discarded`.
+    // Shown with the reason `discarded`.
     status: 'rejected',
     kept: 'days',
     body: 'days',
@@ -106,7 +106,7 @@ export const cards = {
   },
 } as const satisfies Record<State, Card>;
 
-/** A newer version may have written a state that this one does not know. */
+/** Undefined for a state that only a newer version of the service knows. */
 export function cardOf(state: State): Card | undefined {
   return states.includes(state) ? cards[state] : undefined;
 }
@@ -115,21 +115,21 @@ type StateOf<K extends Card['kept']> = {
   [S in State]: (typeof cards)[S]['kept'] extends K ? S : never;
 }[State];
 
-/** A move into one of these states needs its days; the others are never deleted. */
+/** Live records in these states expire; a move into one must give the days. */
 export type KeptState = StateOf<'days'>;
 type AcceptedState = {
   [S in State]: (typeof cards)[S]['answered'] extends readonly [202] ? S : never;
 }[State];
 
-/** In days, for every state that an accepted request can end in. */
+/** Days for every state that an accepted request can end in, and for bodies. */
 export type RetentionDays = Readonly<Record<(KeptState & AcceptedState) | 'body', number>>;
 
-/** The states whose records are counted, since no time ends them. */
+/** Live records in these states never expire, so they are counted. */
 export const backlogStates = states.filter(
   (state): state is StateOf<'work' | 'decision'> => cards[state].kept !== 'days',
 );
 
-/** A record begins as `withdrawn` if its insert never landed. */
+/** A record begins as `withdrawn` if its insert failed. */
 export const firstStates: readonly State[] = ['recorded', 'malformed', 'refused', 'withdrawn'];
 
 export const eventsOf = {
@@ -154,13 +154,13 @@ export interface Facts {
   readonly claimed: boolean;
   readonly adopted?: boolean;
   readonly erased: boolean;
-  /** The claim on the record; without it nobody has it. */
+  /** The claim on the record; by default `none`. */
   readonly claim?: 'held' | 'expired' | 'none';
   /** `dueAt` has passed. */
   readonly due?: boolean;
 }
 
-/** `move-of.ts` has the filter of each. */
+/** `move-of.ts` has the filter of each condition. */
 export const conditions = {
   account: (facts) => facts.account,
   'no account': (facts) => !facts.account,
@@ -179,7 +179,7 @@ export interface Move {
   readonly from: State;
   readonly to: State;
   readonly when: readonly Condition[];
-  /** The state, its dates and its history stay as they are. */
+  /** State, its dates and history do not change. */
   readonly stays: boolean;
 }
 
@@ -207,7 +207,7 @@ export const moves: readonly Move[] = [
 
   ...rows('retry', ['dead_lettered'], 'recorded', ['no account', 'not erased']),
   ...rows('retry', ['dead_lettered', 'undeliverable'], 'account_created', mailable),
-  // A corrected address gets an e-mail even while the first is being sent.
+  // A corrected address gets an e-mail even while the old one is being mailed.
   ...rows(
     'correct_address',
     ['account_created', 'completed', 'undeliverable', 'dead_lettered'],
@@ -219,7 +219,7 @@ export const moves: readonly Move[] = [
   ...rows('report_bounce', ['completed'], 'undeliverable', mailable),
   // A worker that holds the record may be creating its account.
   ...rows('close', unfinished, 'closed', ['not erased', 'claim free']),
-  // No other event leads out of it, and no command gives this one to more than one request.
+  // Only `reopen` leaves `closed`, for one request at a time.
   ...rows('reopen', ['closed'], 'recorded', ['no account', 'not erased']),
   ...rows('reopen', ['closed'], 'account_created', mailable),
   // An erased dead letter cannot be retried, so its alert would never stop.
@@ -231,15 +231,15 @@ export const moves: readonly Move[] = [
   ),
 ];
 
-/** Updates that leave the state, and when they may be made. */
+/** Updates that keep the state, and when they are allowed. */
 export const touches = {
   claim: { from: openStates, when: ['no claim', 'due or new'] },
   take_over: { from: openStates, when: ['claim expired'] },
-  /** By the claim's holder, who alone knows the version: it renews, postpones or gives back. */
+  /** The claim's holder renews, postpones or releases it; only the holder knows the version. */
   keep: { from: openStates, when: [] },
   look_again: { from: openStates, when: [] },
   make_due: { from: ['recorded'], when: ['never claimed'] },
-  /** An operator takes the record out of a worker's hands. */
+  /** An operator takes the record from a worker. */
   take: { from: openStates, when: [] },
   hurry: { from: openStates, when: ['claim free'] },
   correct_email: { from: states, when: ['not erased'] },

@@ -13,9 +13,9 @@ import { live, submissionCollection, type SubmissionRecord } from './submission.
 export const LIST_PAGE = 100;
 /** The server ends a read this long before its caller gives up, so that no read is abandoned. */
 const ANSWER_MS = 300;
-/** For a page of one state: at most 32 MB of bodies pass. */
+/** Records read for one page of one state: at most 32 MB with bodies. */
 const LIST_LOOKED_AT = 500;
-/** An id is made before the head, the record is stamped after the body: 20 s, and clocks differ. */
+/** Id and `receivedAt` may differ: receiving takes up to 20 s, and clocks differ. */
 const ID_AND_RECEIPT_MS = 60_000;
 
 const shown = { partnerId: 1, test: 1, receivedAt: 1, state: 1, stateAt: 1, reasons: 1 } as const;
@@ -25,20 +25,20 @@ export type StatusRecord = Pick<SubmissionRecord, '_id' | keyof typeof shown>;
 
 export interface ListQuery {
   readonly partnerId: string;
-  /** Whether it lists tests, or what is live. */
+  /** Lists tests, else live requests. */
   readonly test?: true | undefined;
-  /** Of the time of receipt; `until` is excluded. */
+  /** Bound the time of receipt; `until` is excluded. */
   readonly since?: Date | undefined;
   readonly until?: Date | undefined;
   readonly states?: readonly State[] | undefined;
-  /** Only older ids. */
+  /** Lists only older ids. */
   readonly before?: string | undefined;
   readonly idempotencyKey?: string | undefined;
 }
 
 export interface ListPage {
   readonly records: readonly StatusRecord[];
-  /** What `before` is for the next page; absent after the last. */
+  /** The `before` of the next page; absent on the last page. */
   readonly next?: string;
 }
 
@@ -51,8 +51,8 @@ export class StatusReader {
   }
 
   /**
-   * Requests of all partners: an unknown id takes as long as another partner's. `leftMs` is how long
-   * the caller waits.
+   * Reads all partners' requests, so an unknown id takes as long as another partner's. `leftMs` is
+   * how long the caller waits.
    */
   read(requestIds: readonly string[], leftMs: number): Promise<readonly StatusRecord[]> {
     const maxTimeMS = serverMs(leftMs);
@@ -94,7 +94,7 @@ export class StatusReader {
     return { records, ...defined({ next: isCut ? records.at(-1)?._id : next }) };
   }
 
-  /** At most one record has the digest, so the other conditions need no query. */
+  /** At most one record has the digest, so the other conditions are checked here. */
   async #withKey(query: ListQuery, key: string, leftMs: number): Promise<ListPage> {
     const { partnerId, since, until, states, before } = query;
     const owner = ownerName(partnerId, query);

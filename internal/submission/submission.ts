@@ -26,7 +26,7 @@ export interface SubmissionRecord {
   readonly _id: string;
   readonly receivedAt: Date;
   readonly partnerId?: string;
-  /** Of a request that was turned away with a known key. */
+  /** Present if the request was turned away with a known key. */
   readonly keyId?: string;
   /** It came with a test key: nothing about it is real, and it is kept for a week. */
   readonly test?: true;
@@ -52,13 +52,13 @@ export interface SubmissionRecord {
   readonly claimedUntil?: Date;
   readonly firstSeenAt?: Date;
   readonly attempts: number;
-  /** Milliseconds in this state, at most three days. */
+  /** Sum of back-offs in this state; three days end the retries. */
   readonly backedOffMs?: number;
   /** Consecutive claims whose workers died. */
   readonly crashes?: number;
   /** The previous worker died holding the claim. */
   readonly takenOver?: true;
-  /** Only hand-overs of later claims count towards the limit on e-mails. */
+  /** Only hand-overs of claims after this `version` count towards the limit on e-mails. */
   readonly mailsSince?: number;
   /** Hand-overs without a reply, which may have arrived. */
   readonly ambiguous?: number;
@@ -70,23 +70,23 @@ export interface SubmissionRecord {
   readonly traceparent?: string;
   readonly bouncedAt?: Date;
   readonly erasedAt?: Date;
-  /** Dead letters never have it. */
+  /** Open records and dead letters have none. */
   readonly expiresAt?: Date;
 }
 
 export type OpenRecord = SubmissionRecord & { readonly state: OpenState };
 
-/** Of a query that leaves tests out. */
+/** Condition that leaves out tests. */
 export const live = { test: { $ne: true } } as const;
 
-/** Matches a partial index as small as the backlog. */
+/** Uses a partial index as small as the backlog. */
 export const liveOpen = {
   ...live,
   state: { $in: [...openStates] },
   dueAt: { $exists: true },
 };
 
-/** The last move says that the e-mail came back after the relay had taken it. */
+/** The e-mail came back after the relay had accepted it. */
 export function isBounced({
   state,
   stateAt,
@@ -112,7 +112,7 @@ export const CLAIM_MS = 45_000;
 /** The time for a withdrawal after an unclaimed record is first found due. */
 export const FIRST_SIGHT_GRACE_MS = 15_000;
 
-/** Of `requests` and `rate_limited`. */
+/** Indexes of `requests` and `rate_limited`. */
 export const submissionIndexes: readonly IndexDefinition[] = [
   // Only open records have `dueAt`, so this index is as small as the backlog.
   {
@@ -136,7 +136,7 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     key: { bodyUntil: 1 },
     partialFilterExpression: { bodyUntil: { $exists: true } },
   },
-  // Ingest writes no applicant.
+  // Ingest inserts no applicant, so these cost it nothing.
   ...(['email', 'ein'] as const).map((key) => ({
     collection: SUBMISSIONS,
     name: `requests_applicant_${key}`,
@@ -164,7 +164,7 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     unique: true,
     partialFilterExpression: { idempotencyDigest: { $exists: true } },
   },
-  // Tests alone are in these four. A test expires whatever became of it.
+  // These four hold only tests, which expire in any state.
   {
     collection: SUBMISSIONS,
     name: 'requests_tests_due',
@@ -184,7 +184,7 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     partialFilterExpression: { test: true },
     expireAfterSeconds: TESTS_KEPT_SECONDS,
   },
-  // Only those that have not bounced yet.
+  // Completed tests whose bounce is still to come.
   {
     collection: SUBMISSIONS,
     name: 'requests_tests_late_bounce',
@@ -197,7 +197,7 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     key: { bouncedAt: 1 },
     partialFilterExpression: { bouncedAt: { $exists: true } },
   },
-  // Of all that was turned away in some minutes, and of one partner's.
+  // Counts of a period: of all partners, and of one.
   { collection: RATE_LIMITED, name: 'rate_limited_window', key: { windowStart: -1 } },
   {
     collection: RATE_LIMITED,

@@ -1,4 +1,4 @@
-/** Operators' queries on submissions, within bounds. */
+/** Operators' queries on submissions, bounded in time and number. */
 import type { Collection, Db, Filter } from 'mongodb';
 import { ownerName } from '../partner/key-terms.ts';
 import { later } from '../platform/process/clock.ts';
@@ -19,14 +19,14 @@ import { isOpen, openStates, type State } from './states.ts';
 import { live, liveOpen, submissionCollection, type SubmissionRecord } from './submission.ts';
 
 const BODY_PAGE = 100;
-/** Where an applicant has more requests than are read in this time, the newest are searched. */
+/** If reading an applicant's requests takes longer, all are searched, newest first. */
 const FEW_WITHIN_MS = 2_000;
 const MINUTE_MS = 60_000;
-/** Of the rate limit, by its setting. */
+/** The rate limit's setting allows no longer window. */
 const LONGEST_WINDOW_MS = 3_600_000;
-/** Of a week, one key at one address has twice as many in each process. */
+/** With windows of a minute, one key at one address makes 10,080 counts of each status a week. */
 export const COUNTS_READ = 20_000;
-/** A longer read is given up for a shorter period. */
+/** A read that takes longer is repeated for a shorter period. */
 const COUNTS_WITHIN_MS = 700;
 const SHORTER = [1, 16, 256];
 
@@ -44,15 +44,15 @@ export interface Search {
   readonly wholeName?: boolean;
   /** Part of the last error, or the code of a reason. */
   readonly reason?: string;
-  /** Of a reason; with `reason`, of the same one. */
+  /** A reason's field; with `reason`, one reason must have both. */
   readonly field?: string;
   readonly httpStatus?: number;
-  /** Of a key, for what was turned away. */
+  /** Finds requests that were turned away with this key. */
   readonly keyId?: string;
   readonly mode?: 'live' | 'test';
   readonly since?: Date;
   readonly until?: Date;
-  /** Only requests with a smaller id. */
+  /** Finds only requests with a smaller id. */
   readonly before?: string;
 }
 
@@ -123,13 +123,13 @@ export class SupportQueries {
   }
 
   /**
-   * The count that names the id. `unnamed` were turned away within a minute before `at`, and beyond
-   * the ids that are kept.
+   * Returns the count that holds the id, else what was turned away within a minute before `at` with
+   * ids that were not kept.
    */
   async turnedAway(requestId: string, at: Date) {
     const named = await this.#rateLimited.findOne(
       {
-        // A request may be judged in the window after its id was made.
+        // The window may begin after the id was made.
         windowStart: { $gt: later(at, -LONGEST_WINDOW_MS), $lte: later(at, MINUTE_MS) },
         requestIds: requestId,
       },
@@ -150,7 +150,7 @@ export class SupportQueries {
     return { unnamed: unnamed.filter(({ count }) => count > 0) };
   }
 
-  /** Of all, or of one partner without its tests: those after `from` that are read in time. */
+  /** Counts of all, or of one partner's live requests, after `from`: what was read in time. */
   async turnedAwaySince(since: Date, until: Date, partner?: string) {
     const whose = partner === undefined ? {} : { ...live, partnerId: partner };
     for (const part of SHORTER) {
@@ -168,18 +168,18 @@ export class SupportQueries {
     return { counts: [], from: until };
   }
 
-  /** Rejects unless all of them could be searched in time. */
+  /** Rejects if time runs out before `limit` are found or all are searched. */
   async newest(search: Search, limit: number): Promise<SubmissionRecord[]> {
     const { found, next } = await this.list(search, limit);
     if (found.length < limit && next !== undefined) throw tooLong();
     return found;
   }
 
-  /** Newest first; `next` is the `before` to go on with, also where time ran out. */
+  /** Newest first; `next` is the `before` of the next page, also if time ran out. */
   async list(search: Search, limit: number, withinMs = READ_DEADLINE_MS) {
     const { since, until, before, ...rest } = search;
     const filter = filterOf(rest);
-    // An index of its own finds the few requests of an applicant or a key; some send one for all.
+    // An index finds an applicant's or a key's requests, which usually are few.
     if (rest.email ?? rest.ein ?? rest.idempotencyKey) {
       const found = await this.#submissions
         .find(filterOf(search), { projection: withoutBody, maxTimeMS: FEW_WITHIN_MS })
@@ -215,7 +215,7 @@ export class SupportQueries {
     return this.#submissions.countDocuments(filterOf(search), bounded).catch(() => undefined);
   }
 
-  /** How many requests there are of each kind, and at most `limit` kinds, most frequent first. */
+  /** Counts requests of at most `limit` kinds, most frequent first. */
   async tally(search: Search, limit: number): Promise<TallyGroup[]> {
     const kind = {
       state: '$state',
@@ -244,7 +244,7 @@ export class SupportQueries {
     });
   }
 
-  /** Live requests by kind and part of the time. */
+  /** Counts live requests by kind and part of the period. */
   kinds(asked: KindsAsked): ReturnType<typeof countKinds> {
     return countKinds(this.#submissions, asked);
   }
@@ -270,7 +270,7 @@ export class SupportQueries {
     return this.#submissions.estimatedDocumentCount(bounded);
   }
 
-  /** Of all that is live. */
+  /** Pages through all live records. */
   checkedPages(after: string | undefined): AsyncGenerator<CheckedRecord[]> {
     return pagesOf(this.#submissions, live, { projection: checkedFields, after });
   }
@@ -293,7 +293,7 @@ function filterOf(search: Search): Filter<SubmissionRecord> {
     httpStatus,
     keyId,
   });
-  // The index requests_due serves open states.
+  // With this condition, MongoDB can use the index requests_due.
   if (state !== undefined && isOpen(state)) filter['dueAt'] = { $exists: true };
   if (mode !== undefined) filter['test'] = mode === 'live' ? live.test : true;
   if (partner !== undefined && key !== undefined) {
@@ -318,16 +318,16 @@ function firstAt(date: Date | undefined): string | undefined {
   return date === undefined ? undefined : firstIdAt('req', date);
 }
 
-/** MongoDB refuses a longer one. */
+/** MongoDB refuses longer patterns. */
 const PATTERN_MAX_BYTES = 30_000;
 /** Zero-width characters, marks of direction and soft hyphens. */
 const UNSEEN = '\u200B-\u200F\u2060\uFEFF\u00AD';
 const BLANK = '\\s\u00A0\u2000-\u200A\u202F\u3000';
-/** What keyboards and word processors write for each other. */
+/** Characters that are typed for one another: each string is one group. */
 const ALIKE = ["'’‘ʼ′`´", '"“”„″', '-‐‑‒–—−'];
 const FULL_WIDTH_FROM = 0xfee0;
 
-/** Text without characters that nobody sees, in its usual width. */
+/** Removes invisible characters, and gives letters their usual width. */
 export const plainText = (text: string): string => seen(text).normalize('NFKC').trim();
 
 const seen = (text: string): string => text.replace(new RegExp(`[${UNSEEN}]`, 'gu'), '');
@@ -370,21 +370,21 @@ function literally(text: string): string {
 }
 
 export interface KindGroup {
-  /** From 0 on, since the period began. */
+  /** The number of the part, from 0. */
   readonly part: number;
-  /** Null for a stranger. */
+  /** Null without a known key. */
   readonly partner: string | null;
   readonly state: State;
   readonly status: number;
   /** Field and code of each reason, with a blank between them. */
   readonly why: readonly string[];
-  /** Of what has not ended, or has failed. */
+  /** The last error in states of `WITH_ERROR`, else null. */
   readonly error: string | null;
-  /** Of what was turned away. */
+  /** Null, like `key`, unless turned away. */
   readonly address: string | null;
   readonly key: string | null;
   readonly count: number;
-  /** An example. */
+  /** The newest id, as an example. */
   readonly newest: string;
 }
 
@@ -395,22 +395,22 @@ export interface KindsAsked {
   readonly since: Date;
   readonly until: Date;
   readonly partMs: number;
-  /** For all reads together. */
+  /** Time for all reads together. */
   readonly withinMs: number;
 }
 
-/** Elsewhere an earlier attempt's error says nothing about the state. */
+/** In other states the last error is an earlier attempt's. */
 export const WITH_ERROR: readonly State[] = [...openStates, 'undeliverable', 'dead_lettered'];
-/** More come only where addresses change with each request. */
+/** More exist only if addresses change with each request. */
 const GROUPS_IN_ONE = 10_000;
-/** The states of what was turned away and has a record. */
+/** States of recorded requests that were turned away. */
 export const TURNED_AWAY = ['malformed', 'refused'] as const satisfies readonly State[];
-/** More would make the first read too slow at a busy partner. */
+/** A longer range would be read too slowly for a busy partner. */
 const FIRST_MS = 10_800_000;
 /** A range that takes longer is read again in parts. */
 const ONE_WITHIN_MS = 700;
 
-/** Reads from the newest on; `from` tells how far it came in its time. */
+/** Reads newest first; `from` says how far back the time sufficed. */
 async function countKinds(
   submissions: Collection<SubmissionRecord>,
   asked: KindsAsked,
@@ -483,12 +483,12 @@ async function kindsIn(
       { maxTimeMS },
     )
     .toArray();
-  // A cut answer would count too few.
+  // The rest is cut off, so counts would be too low.
   if (groups.length === GROUPS_IN_ONE) throw tooLong();
   return groups.map(({ _id, ...counted }) => ({ ..._id, ...counted }));
 }
 
-/** The partial index of dead letters serves an equality. */
+/** The partial index of dead letters needs an equality. */
 function stateIn(states: readonly State[] | undefined) {
   return states?.length === 1 ? states[0] : states && { $in: states };
 }

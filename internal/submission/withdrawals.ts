@@ -18,7 +18,7 @@ import { moveOf, type MoveTools, type MoveWrite } from './move-of.ts';
 import { nextState } from './states.ts';
 import { RECORD_SCHEMA, submissionCollection, type SubmissionRecord } from './submission.ts';
 
-/** A batch has a quarter of the size after a failure, `least` more after a success. */
+/** After a failure a batch has a quarter of the size; after a success, `least` more. */
 const WITHDRAWAL_BATCH = { most: 500, least: 16 } as const;
 const WITHDRAWAL_DEADLINE_MS = 5_000;
 /**
@@ -40,7 +40,7 @@ type Doubtful = Pick<
   '_id' | 'receivedAt' | 'remoteIp' | 'bodyBytes' | 'partnerId' | 'test' | 'traceparent'
 > & {
   tried: boolean;
-  /** Written without a majority, so a rollback may undo it. */
+  /** Written, but without a majority, so a rollback may undo it. */
   applied: boolean;
 };
 
@@ -126,7 +126,7 @@ export class Withdrawals {
     this.#pending.set(record._id, record);
   }
 
-  /** All writers write in order of `_id`, which prevents deadlocks. */
+  /** All writers write in order of `_id`, which prevents most deadlocks. */
   #next(): Doubtful[] {
     const [first] = this.#pending.values();
     const alike = [...this.#pending.values()].filter(({ applied }) => applied === first?.applied);
@@ -180,8 +180,8 @@ export class Withdrawals {
   }
 
   /**
-   * Settles what an earlier try withdrew, a request adopted or a worker claimed first. The rest
-   * landed during the upsert and is withdrawn in the next round.
+   * Settles what an earlier try withdrew, a request adopted or a worker claimed. Others were
+   * inserted during the upsert, and are withdrawn in the next round.
    */
   async #settleExisting(records: readonly Doubtful[]): Promise<void> {
     if (records.length === 0) return;

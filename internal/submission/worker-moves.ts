@@ -19,7 +19,7 @@ import {
 } from './move-of.ts';
 import type { ProcessorEvent } from './states.ts';
 
-/** A worker with another version has lost its claim. */
+/** A worker whose `version` is outdated has lost its claim. */
 export type Position = Pick<OpenRecord, '_id' | 'state' | 'version'>;
 
 type AttemptCounts = Partial<
@@ -41,8 +41,8 @@ export class WorkerMoves {
   }
 
   /**
-   * Undefined if another claim came first or is active, or was not seen expired for long enough
-   * after a step of the clock: a repeated hint must not take a slow worker's record.
+   * Undefined if another claim came first or is active, or shortly after a step of the clock, when
+   * a slow worker's claim may look expired.
    */
   async claim(requestId: string, version: number): Promise<OpenRecord | undefined> {
     const now = this.#tools.clock.now();
@@ -54,7 +54,7 @@ export class WorkerMoves {
     );
     // What nobody has claimed cannot be taken over.
     if (free !== null || version === 0) return (free ?? undefined) as OpenRecord | undefined;
-    // The claims of living workers may look expired until they are renewed by the new time.
+    // Claims of live workers may look expired until they are renewed by the new time.
     const { steppedAtMs = -Infinity } = this.#tools.clock;
     if (this.#tools.clock.monotonicMs() - steppedAtMs < CLAIM_MS) return undefined;
     // The claim expired, so its worker died.
@@ -81,7 +81,9 @@ export class WorkerMoves {
     return inSpan(this.#spanOf(move), () => makeMove(this.#collection, position._id, move));
   }
 
-  /** By `create_account`; also claims the record for its e-mail. Returns it without its body. */
+  /**
+   * Moves by `create_account`, and claims the record for its e-mail. Returns it without its body.
+   */
   async moveOn(
     position: Position,
     attempt: number,
@@ -105,7 +107,7 @@ export class WorkerMoves {
     });
   }
 
-  /** Keeps `crashes`, because the previous worker died. */
+  /** Like `putBack`, but keeps `crashes`: the previous worker died. */
   async putApart(position: Position, dueAt: Date): Promise<boolean> {
     return this.#keep(position, { $set: { dueAt }, $unset: { claimedUntil: true } });
   }

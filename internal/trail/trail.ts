@@ -6,7 +6,7 @@ import { firstIdAt, newId } from '../platform/stores/ids.ts';
 import type { IndexDefinition } from '../platform/stores/mongo-indexes.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
 
-/** The newest entries of one request. */
+/** Entries shown of one request, the newest. */
 const TRAIL_SHOWN = 50;
 const ASIDE_READ = 1_000;
 /** Two years: longer than any record is kept. */
@@ -35,7 +35,7 @@ export const trailIndexes: readonly IndexDefinition[] = [
 export interface OperatorAction {
   readonly action: string;
   readonly requestId?: string;
-  /** That a search showed. */
+  /** The requests that a search showed. */
   readonly requestIds?: readonly string[];
   readonly accountId?: string;
   readonly partnerId?: string;
@@ -95,22 +95,22 @@ export class Trail {
     this.nameFrom = options.nameFrom;
   }
 
-  /** Personal data must not be shown if this fails. */
+  /** If this fails, personal data must not be shown. */
   async revealed(action: OperatorAction): Promise<void> {
     await this.#append(action, { result: 'done' });
   }
 
-  /** What a person asked for and may not do. */
+  /** Notes an action that the operator may not do. */
   async refused(action: OperatorAction): Promise<void> {
     await this.#append(action, { result: 'not_done' });
   }
 
-  /** Makes the session void at each pod of the console. */
+  /** Ends the session at each pod of the console. */
   async loggedOut(session: string): Promise<void> {
     await this.#append({ action: 'log out', session }, { result: 'done' });
   }
 
-  /** Returns the console's sessions that people ended since then. */
+  /** Returns the console's sessions that people ended after `since`. */
   async endedSessions(since: Date): Promise<string[]> {
     const ended = { _id: { $gte: firstIdAt('opr', since) }, session: { $exists: true } };
     const entries = await this.#entries.find(ended, bounded).toArray();
@@ -133,7 +133,7 @@ export class Trail {
     return (await this.#newest({ requestId }, TRAIL_SHOWN)).toReversed();
   }
 
-  /** Returns which of these findings of the self-audit an operator has put aside, and how. */
+  /** Returns which of these findings are put aside, each with the operator's entry. */
   async putAside(findings: readonly string[]): Promise<ReadonlyMap<string, TrailEntry>> {
     if (findings.length === 0) return new Map();
     const filter = { aside: { $in: [...findings] }, ends: { $exists: true }, result: 'done' };
@@ -141,7 +141,7 @@ export class Trail {
     return new Map(entries.flatMap((entry) => (entry.aside ?? []).map((name) => [name, entry])));
   }
 
-  /** Returns the findings that the newest of these entries put aside, settled since or not. */
+  /** Returns the findings put aside by the newest such entries, settled since or not. */
   async allPutAside(): Promise<string[]> {
     const done = { aside: { $exists: true }, ends: { $exists: true }, result: 'done' } as const;
     const entries = await this.#entries

@@ -12,12 +12,12 @@ import type { TurnedAwayCount } from '../submission/support-queries.ts';
 import type { Reads } from './reads.ts';
 import { utc } from './words.ts';
 
-/** Past its retention, a request is built from its account. */
+/** `pastRetention`: the record has expired; this is built from the account. */
 export interface FoundSubmission extends SubmissionRecord {
   readonly pastRetention?: true;
 }
 
-/** A sentence of what is known of it. */
+/** Says what is known of the id. */
 export interface Missing {
   readonly missing: string;
 }
@@ -65,7 +65,7 @@ export async function lookUpAddress(
   );
 }
 
-/** As in the e-mail to the applicant. */
+/** A reference number, as in the e-mail. */
 const REFERENCE = /^[0-9a-z]{4}(?:-?[0-9a-z]{4}){3}$/i;
 
 /** Returns the reference itself unless exactly one id begins with it. */
@@ -81,7 +81,7 @@ async function byReference(reference: string, { submissions, accounts }: Stores)
   return named.size === 1 && only !== undefined ? only : reference;
 }
 
-/** Replaces the expired record. Its version must be above every claim in the ledger. */
+/** Stands for the expired record. Its version must be above every claim in the ledger. */
 function fromAccount(account: Account): FoundSubmission {
   return {
     _id: account.requestId,
@@ -126,14 +126,14 @@ async function knownOf(id: string, submissions: Stores['submissions'], now: Date
   return `${given}: perhaps one of ${many} in that minute, which are counted but not recorded; else ${UNRECORDED}`;
 }
 
-/** As in "answered 429: 300 a minute of this address; not recorded". */
+/** Example: "answered 429: 300 a minute of this address; not recorded". */
 function turnedAwayInWords({ status, limits = [], address, partnerId, keyId }: TurnedAwayCount) {
   const why = status === undefined ? limits.join(', ') || 'over a limit' : 'in a flood of such';
   const who = keyId === undefined ? 'no known key' : `key ${keyId} of partner ${partnerId}`;
   return `answered ${status ?? 429}: ${why}; not recorded, only counted: ${who} at ${address}`;
 }
 
-/** A count may be lost, or past its retention. */
+/** Why an id may have no record and no count; a count may be lost or expired. */
 const UNRECORDED = 'answered 429 or 500, dropped in a flood of invalid keys, or past its retention';
 
 function pastState({ closedAt, notifiedAt }: Account): State {

@@ -8,11 +8,11 @@ import { fromNow, utc, utcSeconds } from './words.ts';
 interface Circumstances {
   readonly now: Date;
   readonly onHold: boolean;
-  /** Undefined where the processors cannot be asked. */
+  /** Undefined if the processors cannot be asked. */
   readonly line?: LineState | undefined;
 }
 
-/** What every processor says of its line of work. */
+/** What the processors report about their work. */
 export interface LineState {
   readonly processors: number;
   readonly relay?: NoticedOutage | undefined;
@@ -20,15 +20,14 @@ export interface LineState {
 }
 
 interface NoticedOutage {
-  /** When it was first noticed. */
   readonly since: Date;
-  /** In the processors' words. */
+  /** The reason as processors report it; may be empty. */
   readonly why: string;
 }
 
 const PROGRAM = 'partner-ingest';
 
-/** Only an open request waits for something. */
+/** `waits` only for an open request. */
 export function nextStep(
   record: FoundSubmission,
   account: Account | undefined,
@@ -55,7 +54,7 @@ export function nextStep(
   if (line?.database !== undefined) return untilBack('the database', line.database);
   const isMail = record.state === 'account_created' && record.test !== true;
   if (line?.relay !== undefined && isMail) return untilBack('the relay', line.relay);
-  // Its job is on the way; reconcile takes it when that is lost.
+  // A record of version 0 waits for its job; after `dueAt`, reconcile takes it.
   if (dueAt > now && version > 0)
     return {
       waits: `a retry at ${utcSeconds(dueAt)} UTC, ${fromNow(dueAt, now)}`,
@@ -113,10 +112,10 @@ function afterEnd(record: FoundSubmission, account: Account | undefined): string
   }
 }
 
-/** What an operator may do in the console as well. */
+/** An order that the console offers, too. */
 interface OfferedOrder {
   readonly name: string;
-  /** Its request or partner. */
+  /** The id of the request or partner. */
   readonly part: string;
 }
 

@@ -14,16 +14,16 @@ import type { Plan } from './plans.ts';
 export type About = Omit<OperatorAction, 'action'>;
 
 export interface Words {
-  /** Begins the sentences that say why not. */
+  /** Begins the sentence that says why not. */
   readonly subject: string;
   readonly about: About;
   readonly notes?: readonly string[];
-  /** `done` where it is absent. */
+  /** What would happen; if absent, `done` says it. */
   readonly would?: string;
   readonly done: string;
-  /** Why a target that has changed since it was selected was left. */
+  /** Said if the target has changed since it was selected. */
   readonly unchanged?: Pick<Plan, 'whyNot' | 'later'>;
-  /** The same for programs. */
+  /** The same as JSON, for programs. */
   readonly json: { readonly dry?: object; readonly done: object };
 }
 
@@ -34,11 +34,10 @@ export interface Shown {
   readonly reveal: boolean;
 }
 
-/** A request with its account. */
 export interface RequestTarget {
   readonly record: FoundSubmission;
   readonly account: Account | undefined;
-  /** So is its partner. */
+  /** Whether its partner is on hold. */
   readonly onHold: boolean;
 }
 
@@ -72,7 +71,7 @@ function whenDue({ record: { partnerId }, onHold }: RequestTarget) {
 
 interface MoveInWords {
   readonly to: string | undefined;
-  /** What it means for the account. */
+  /** What the move means for the account. */
   readonly would?: string;
   readonly next?: string;
   readonly json?: object;
@@ -85,7 +84,7 @@ function moveWords(target: RequestTarget, { to, would, next, json }: MoveInWords
   return requestWords(target, { ...defined({ would }), done, json: { from, to, ...json } });
 }
 
-/** Of a request that a processor works on next. */
+/** Words for a request that a processor works on next. */
 export function dueWords(target: RequestTarget, { to }: Shown, would?: string): Words {
   return moveWords(target, { to, ...defined({ would }), ...whenDue(target) });
 }
@@ -102,7 +101,7 @@ export function bounceWords(target: RequestTarget, { to }: Shown): Words {
   };
 }
 
-/** A correction that was cut off has left this to do. */
+/** What an interrupted correction has left to do. */
 export type CorrectionLeft = 'everything' | 'record_and_mail' | 'record' | 'nothing';
 
 export interface Correction extends RequestTarget {
@@ -144,7 +143,7 @@ export function releaseWords(target: RequestTarget): Words {
 
 export interface Findings {
   readonly id: string;
-  /** Absent where the account is gone. */
+  /** Undefined if the account is gone. */
   readonly requestId: string | undefined;
   readonly found: readonly Suspect[];
 }
@@ -192,7 +191,7 @@ export const flagWords = {
 export interface PartnerTarget {
   readonly partnerId: string;
   readonly isKnown: boolean;
-  /** Secrets that make keys inactive as well; absent where that does not matter. */
+  /** Secrets whose keys stay inactive after `enable`; empty for `disable`, else absent. */
   readonly inactiveBy?: readonly string[];
 }
 

@@ -1,4 +1,4 @@
-/** Partners and keys: who is accepted, and what switched one off. */
+/** Partners and keys: which are active, and why others are not. */
 import type { Flagged } from '../partner/flags.ts';
 import { keyIdOf } from '../partner/api-key.ts';
 import { secretName, STATUS_ANNOTATION } from '../partner/key-secret.ts';
@@ -10,12 +10,11 @@ import { fromNow } from './words.ts';
 /** Counting more would read the index for seconds. */
 export const OPEN_COUNTED = 100_000;
 
-/** In one cell of a list. */
+/** Shown in one cell of a list. */
 const PROBLEMS_SHOWN = 3;
 
 type FlagMark = Pick<Flagged, 'at' | 'by'>;
 
-/** By partner. */
 const flagsOf = (flagged: readonly Flagged[]) =>
   new Map(flagged.map(({ _id, at, by }): [string, FlagMark] => [_id, { at, by }]));
 
@@ -73,7 +72,7 @@ function statusOf({ active, inactive }: Record<PartnerKey['status'], number>) {
   return inactive > 0 ? 'inactive' : 'no keys';
 }
 
-/** What switched a partner or its keys off. */
+/** Says what makes a partner disabled, inactive or on hold. */
 export function switchedOffBy(one: PartnerView, now: Date): string {
   const set = (what: string, flag: FlagMark | undefined): string[] =>
     flag === undefined ? [] : [`${what} ${fromNow(flag.at, now)} by ${flag.by}`];
@@ -84,7 +83,7 @@ export function switchedOffBy(one: PartnerView, now: Date): string {
   ].join('; ');
 }
 
-/** What switched a partner off, and what is wrong with its Secrets. */
+/** Adds the problems of its Secrets to `switchedOffBy`. */
 export function causesOf(one: PartnerView, now: Date): string {
   const [shown, more] = [
     one.problems.slice(0, PROBLEMS_SHOWN),
@@ -101,7 +100,7 @@ export function causesOf(one: PartnerView, now: Date): string {
     .join('; ');
 }
 
-/** Each Secret of a partner: how many of its keys count, and what is wrong with it. */
+/** Each Secret of a partner: how many of its keys are active, and its problems. */
 export function secretsOf(keys: readonly KeyView[], problems: readonly SecretProblem[]) {
   const names = new Set([...keys, ...problems].map(({ secret }) => secret));
   return [...names].toSorted().map((secret) => {
@@ -115,7 +114,7 @@ export function secretsOf(keys: readonly KeyView[], problems: readonly SecretPro
   });
 }
 
-/** The command that undoes a Secret's status. */
+/** Names the command that makes a Secret's keys active again. */
 export function reactivation(secret: string): string {
   const [namespace, name] = secret.split('/');
   return `Secret ${secret} makes keys inactive; to undo that: kubectl -n ${namespace} annotate secret ${name} ${STATUS_ANNOTATION}=active --overwrite`;
@@ -146,7 +145,7 @@ function keyStatus({ revokedAt, status }: PartnerKey, disabled: boolean) {
   return disabled ? 'disabled' : status;
 }
 
-/** As in "test, inactive by partner-keys/acme". */
+/** Example: "test, inactive by partner-keys/acme". */
 export function keyStatusInWords({ mode, status, inactiveBy }: KeyView): string {
   const by = inactiveBy === undefined ? '' : ` by ${inactiveBy}`;
   return (mode === 'test' ? 'test, ' : '') + status + by;

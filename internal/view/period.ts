@@ -12,7 +12,7 @@ import { relaySaid } from './timeline.ts';
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
-/** Each with some 60 parts for its chart. */
+/** Each period has about 50 to 60 parts in its chart. */
 const lengths = {
   '1h': { ms: HOUR_MS, partMs: MINUTE_MS },
   '24h': { ms: 24 * HOUR_MS, partMs: HOUR_MS / 2 },
@@ -21,20 +21,19 @@ const lengths = {
 export type Period = keyof typeof lengths;
 export const periods = Object.keys(lengths) as Period[];
 
-/** A page that is asked for more counts the newest only, and says so. */
+/** If counting takes longer, only the newest are counted, and the page says so. */
 export const COUNTED_WITHIN_MS = 2_000;
 const REASONS_SHOWN = 30;
 
-/** The lines of the chart. */
 const LINES = ['good', 'open', 'other', 'bad', 'away'] as const;
 type ChartLine = (typeof LINES)[number];
 
 interface OutcomeCount {
-  /** `turned away` has no record. */
+  /** `turned away`: counted without a record. */
   readonly state: State | 'turned away';
   readonly tone: Tone;
   readonly count: number;
-  /** Of the newest that has not ended well. */
+  /** The error of the newest request in this state, if it has one. */
   readonly said?: Said | undefined;
 }
 
@@ -76,12 +75,12 @@ export async function periodView(
   return {
     since,
     until: now,
-    /** Later than `since` where not all could be counted. */
+    /** Later than `since` if not all could be counted. */
     from,
-    /** Of what has no record. */
+    /** The same for requests without a record. */
     awayFrom,
     total: count(outcomes),
-    /** They are on the list. */
+    /** Requests that are on the list. */
     recorded: count(groups),
     outcomes: outcomes.toSorted((one, other) => other.count - one.count),
     reasons: reasonsOf(groups),
@@ -90,7 +89,7 @@ export async function periodView(
   };
 }
 
-/** The last error of the newest of them, and the relay's answer to it, for people. */
+/** The last error of the newest request, with the relay's answer, for people. */
 async function saidOf(
   groups: readonly KindGroup[],
   { submissions, accounts }: Pick<Reads, 'submissions' | 'accounts'>,
@@ -156,24 +155,24 @@ function chartOf(
   return { ...chart, ...lines };
 }
 
-/** A flood comes from many addresses. */
+/** Cut, because a flood comes from many addresses. */
 const ROWS_SHOWN = 20;
 
 export interface TurnedAwayRow {
-  /** Absent for a stranger. */
+  /** Absent, like `key`, if no key was known. */
   readonly partner?: string | undefined;
   readonly key?: string | undefined;
   readonly address: string;
   readonly status: number;
   readonly why: string;
   readonly count: number;
-  /** Each of them has a record. */
+  /** Each of these requests has a record. */
   readonly recorded: boolean;
 }
 
 /**
- * What was turned away with 429 or 4xx, by partner, key, address and code: most frequent first, and
- * how many rows are left off.
+ * Requests turned away with a 4xx, by partner, key, address and status. Most frequent first;
+ * `further` is how many rows are left out.
  */
 export function turnedAwayRows(counts: readonly TurnedAwayCount[], recorded: readonly KindGroup[]) {
   const rows = new Map<string, TurnedAwayRow>();

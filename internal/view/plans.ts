@@ -9,9 +9,9 @@ import { utc } from './words.ts';
 export interface Plan {
   readonly to?: State;
   readonly whyNot?: string;
-  /** It is possible in some minutes. */
+  /** Possible in some minutes. */
   readonly later?: true;
-  /** A worker has it. */
+  /** A worker holds the request. */
   readonly inHand?: true;
 }
 
@@ -36,12 +36,12 @@ export function stateAfter(
   });
 }
 
-/** Why not: `reason`, or `otherwise` where no state follows. */
+/** `whyNot` is `reason`, or `otherwise` if no state follows. */
 function planTo(to: State | undefined, otherwise: string, reason?: string): Plan {
   return to !== undefined && reason === undefined ? { to } : { whyNot: reason ?? otherwise };
 }
 
-/** Ending a worker's claim during a hand-over would send two e-mails. */
+/** Ending a worker's claim during a hand-over could send two e-mails. */
 function unlessClaimed(record: SubmissionRecord, now: Date, plan: Plan): Plan {
   const until = claimEnd(record, now);
   if (until === undefined) return plan;
@@ -94,7 +94,7 @@ const rules = {
   },
   close: (record, account, now) => {
     const { state } = record;
-    // A close that was cut off has left the account.
+    // An interrupted close has left the account unclosed.
     const half = state === 'closed' && account !== undefined && account.closedAt === undefined;
     const to = half ? state : stateAfter(record, account, 'close');
     return unlessClaimed(record, now, planTo(to, `${inWords(state)}: nothing to close`));
@@ -143,7 +143,7 @@ export function planOf(
   account: Account | undefined,
   now: Date,
 ): Plan {
-  // Nobody waits for a test, and its account is apart.
+  // Nobody waits for a test, and its account is in another collection.
   return record.test
     ? { whyNot: 'is a test: send another one' }
     : rules[order](record, account, now);

@@ -1,4 +1,4 @@
-/** What the models are read from; each function names those it needs. */
+/** The stores that views read; each function picks those it needs. */
 import type { AccountQueries } from '../account/account-queries.ts';
 import type { Trail } from '../trail/trail.ts';
 import type { PartnerHolds } from '../partner/flags.ts';

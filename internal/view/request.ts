@@ -17,7 +17,7 @@ import type { Reads } from './reads.ts';
 import { rowOf } from './search.ts';
 import { mailsInWords, timeline } from './timeline.ts';
 
-/** By e-mail address and by EIN each. */
+/** Listed by e-mail address, and by EIN. */
 const OTHERS_LISTED = 10;
 const OF_THE_NEXT_STEP: readonly Kind[] = ['overdue', 'never_due'];
 
@@ -26,7 +26,7 @@ export type Tone = 'good' | 'open' | 'bad' | 'other';
 
 export type RequestView = Awaited<ReturnType<typeof requestView>>;
 
-/** What the audit finds that no next step corrects, and what operators put aside. */
+/** What the audit finds wrong that no next step corrects, and what operators put aside. */
 async function wrongWith(
   record: FoundSubmission,
   account: Account | undefined,
@@ -86,7 +86,6 @@ export async function requestView(
     requestId: record._id,
     test: record.test === true,
     state: record.state,
-    /** Of the state. */
     meaning: cardOf(record.state)?.meaning ?? 'a state that this version does not know',
     tone: toneOf(record.state),
     facts: factsOf(record, account, { now, reveal, waits }),
@@ -98,9 +97,11 @@ export async function requestView(
     timeline: happenings,
     next,
     offers,
-    /** Of the same e-mail address or EIN, newest first; at most `OTHERS_LISTED` of each. */
+    /**
+     * Requests of the same e-mail address or EIN, newest first; at most `OTHERS_LISTED` of each.
+     */
     others: others.map((one) => rowOf(one, reveal)),
-    /** The same for programs. */
+    /** The same as JSON, for programs. */
     json: {
       ...recordJson(record, reveal),
       ...defined({

@@ -7,7 +7,7 @@ import { duration, printable } from '../platform/process/terminal.ts';
 import type { HistoryEntry, SubmissionRecord } from '../submission/submission.ts';
 import { causeInWords, errorInWords } from './words.ts';
 
-/** With `times`, it happened that often without anything in between, the last time at `until`. */
+/** With `times`, it happened that often in a row, the last time at `until`. */
 export interface Happening {
   readonly at: Date;
   readonly what: string;
@@ -18,11 +18,11 @@ export interface Happening {
 interface TimelineEvent {
   readonly at: Date;
   readonly what: string;
-  /** Stands behind `what`; of several that are folded, that of the last. */
+  /** Follows `what`; for folded events, that of the last. */
   readonly said?: string;
-  /** Stands behind `what` unless several are folded. */
+  /** Follows `what`, except for folded events. */
   readonly took?: string;
-  /** Sorts in place of `at`. */
+  /** Used for sorting in place of `at`. */
   readonly notBefore?: Date;
 }
 
@@ -47,7 +47,7 @@ export function timeline(
   return folded(events.toSorted((one, other) => ms(one) - ms(other)));
 }
 
-/** In their own order, because two processes know the time within milliseconds of each other. */
+/** Keeps the history's order: two processes' clocks differ by milliseconds. */
 function statesInWords(record: SubmissionRecord): TimelineEvent[] {
   let notBefore = new Date(0);
   return record.history.map((entry, index) => {
@@ -56,7 +56,7 @@ function statesInWords(record: SubmissionRecord): TimelineEvent[] {
   });
 }
 
-/** An outage fills the ledger with alike attempts. */
+/** Folds equal events in a row, such as attempts during an outage. */
 function folded(events: readonly TimelineEvent[]): Happening[] {
   const runs: [TimelineEvent, ...TimelineEvent[]][] = [];
   for (const event of events) {
@@ -113,7 +113,7 @@ function stateInWords(entry: HistoryEntry, record: SubmissionRecord, index: numb
   }
 }
 
-/** What was tried came after its account was `made`. */
+/** Unless aborted, a hand-over sorts after its account was `made`. */
 function mailInWords(mail: MailHandOver, made: Date | undefined): TimelineEvent {
   const { startedAt, endedAt, result } = mail;
   const at = endedAt ?? startedAt;
@@ -124,7 +124,7 @@ function mailInWords(mail: MailHandOver, made: Date | undefined): TimelineEvent 
   return { at, what: endingInWords(mail), said: relaySaid(mail), took, notBefore };
 }
 
-/** The relay's own words, which people alone may see. */
+/** The relay's answer, which only people may see. */
 export function relaySaid({ answer }: Partial<MailHandOver> = {}): string {
   return answer === undefined ? '' : `, "${printable(answer.replaceAll(/\s+/g, ' '))}"`;
 }

@@ -8,7 +8,7 @@ import type { FoundBeside } from '../process/config.ts';
 /** A slower answer becomes an error, so that probes never pile up. */
 const ANSWER_DEADLINE_MS = 3_000;
 
-/** The faults; empty when all is well. */
+/** Returns the faults; empty if all is well. */
 export type Probe = () => readonly string[] | Promise<readonly string[]>;
 
 interface AdminServerOptions {
@@ -20,7 +20,7 @@ interface AdminServerOptions {
   readonly ready: readonly Probe[];
   /** Faults that leave the process ready. */
   readonly warnings: readonly Probe[];
-  /** When each file with a credential was written; shown where something is wrong. */
+  /** When each file with a credential was written; shown if something is wrong. */
   readonly files: FoundBeside['files'] | undefined;
   readonly documents: Readonly<Record<string, object>>;
 }
@@ -63,7 +63,7 @@ export async function startAdminServer(options: AdminServerOptions) {
   return { url: urlOf(app.server), close: () => app.close() };
 }
 
-/** `::` takes IPv4 too; a kernel without IPv6 would refuse it. */
+/** `::` takes IPv4 too, but a kernel without IPv6 would refuse it. */
 export function listenHost(host: string): string {
   const addresses = Object.values(networkInterfaces()).flat();
   return host === '::' && !addresses.some((one) => one?.family === 'IPv6') ? '0.0.0.0' : host;

@@ -1,6 +1,4 @@
-/**
- * Reads addresses, and tests them against networks such as `192.0.2.0/24`; a single address is a network of one.
- */
+/** Reads addresses, and tests them against networks such as `192.0.2.0/24` or single addresses. */
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
@@ -13,7 +11,7 @@ type Network = readonly [Address, number];
  * dropped. Undefined for everything else, short forms such as `10.1` too.
  */
 export function readAddress(text: string): Address | undefined {
-  // Most need no more.
+  // Most texts are plain IPv4.
   if (isIP(text) === 4) return ipaddr.IPv4.parse(text);
   const [, bracketed, dotted] =
     /^(?:\[([^\]]+)\]|(\d+(?:\.\d+){3}))(?::(?:\d{1,5}|_[\w.-]+))?$/.exec(text) ?? [];
@@ -29,7 +27,7 @@ function parse(text: string): Network | undefined {
   if (!ipaddr.isValidCIDR(network)) return undefined;
   const [read, bits] = ipaddr.parseCIDR(network);
   if (!(read instanceof ipaddr.IPv6) || !read.isIPv4MappedAddress()) return [read, bits];
-  // The first 96 bits of a mapped network say only that it is one.
+  // The first 96 bits only mark IPv4 mapped into IPv6.
   return bits < 96 ? undefined : [read.toIPv4Address(), bits - 96];
 }
 
@@ -37,7 +35,9 @@ export function isNetwork(text: string): boolean {
   return parse(text) !== undefined;
 }
 
-/** Whether it is this machine. Takes a name or an address without brackets; makes no DNS query. */
+/**
+ * Whether `host` is this machine. Takes a name or an address without brackets; makes no DNS query.
+ */
 export function isLoopback(host: string): boolean {
   return (
     host.toLowerCase() === 'localhost' ||
@@ -45,7 +45,7 @@ export function isLoopback(host: string): boolean {
   );
 }
 
-/** Takes a text or what `readAddress` made of it. */
+/** Takes a text, or an address from `readAddress`. */
 export type AddressTest = (address: string | Address) => boolean;
 
 export function addressTest(networks: readonly string[]): AddressTest {

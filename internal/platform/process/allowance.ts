@@ -1,4 +1,4 @@
-/** A bounded rate: what is left of it grows with time, up to `most`. */
+/** A token bucket: tokens grow with time, up to `most`. */
 import type { Clock } from './clock.ts';
 
 export class Allowance {
@@ -16,7 +16,7 @@ export class Allowance {
     this.#atMs = clock.monotonicMs();
   }
 
-  /** False while nothing is left. */
+  /** False if no token is left. */
   take(): boolean {
     const nowMs = this.#clock.monotonicMs();
     this.#left = Math.min(this.#most, this.#left + (nowMs - this.#atMs) * this.#perMs);

@@ -6,7 +6,7 @@ export interface Clock {
   now(): Date;
   /** Never jumps back. */
   monotonicMs(): number;
-  /** The monotonic time at which `now` was last seen to have been set; undefined if it never was. */
+  /** Monotonic time of the last jump of `now` that was seen. */
   readonly steppedAtMs?: number | undefined;
 }
 

@@ -29,7 +29,7 @@ export const url = (schemes: readonly string[]) =>
     return `must be a URL that starts with ${schemes.map((scheme) => `${scheme}://`).join(' or ')}`;
   });
 
-/** Its links carry a secret. */
+/** Links to this page carry a secret, so it needs TLS, except on loopback. */
 export const securePage = z.string().refine((value) => {
   const page = URL.parse(value);
   if (page?.protocol === 'https:') return true;

@@ -9,15 +9,15 @@ export interface Setting<Process extends string = string> {
   readonly about: string;
   /** Never printed; may come from the file in `NAME_FILE`. */
   readonly secret?: true;
-  /** No promise depends on it: a value that is refused is told, and the default counts. */
+  /** If invalid, it is reported and the default is used: no promise depends on it. */
   readonly lenient?: true;
 }
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** What was found beside the values. */
+/** Noted by `load` besides the values. */
 export interface FoundBeside {
-  /** Each value of a lenient setting that does not count. */
+  /** Faults of lenient settings, whose defaults are used. */
   readonly ignored: string[];
   /** When the file of each secret was written, by `NAME_FILE`. */
   readonly files: Record<string, string>;
@@ -42,7 +42,7 @@ export function load(
     /** Checks settings that depend on each other. */
     readonly relationFaults: (config: Readonly<Record<string, unknown>>) => readonly string[];
     readonly environment?: Environment | undefined;
-    /** Filled in. */
+    /** Filled in by `load`. */
     readonly found?: FoundBeside | undefined;
   },
 ): Readonly<Record<string, unknown>> {
@@ -84,7 +84,10 @@ function readSecret(file: string, name: string, found: FoundBeside | undefined):
   return readFileSync(file, 'utf8').replace(/\r?\n$/, '');
 }
 
-/** The name of a process in traces; undefined without a collector. OpenTelemetry's SDK reads the rest. */
+/**
+ * The name of a process in traces; undefined without a collector. OpenTelemetry's SDK reads the
+ * rest.
+ */
 export function tracedAs(process: string, environment: Environment = globalThis.process.env) {
   const {
     OTEL_EXPORTER_OTLP_ENDPOINT: endpoint,

@@ -38,7 +38,7 @@ export function pause(milliseconds: number, signal?: AbortSignal): Promise<void>
   });
 }
 
-/** A share by which waits vary, so that pods do not act in step. */
+/** Share by which waits vary, so that pods do not act at the same time. */
 export const JITTER = 0.2;
 
 export interface BackOff {

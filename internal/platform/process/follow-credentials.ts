@@ -1,7 +1,7 @@
 /**
- * Ends a process whose stores do not let it in any more, once the files of its credentials changed:
- * it is started again with them. A healthy process keeps what it has, whatever the files say; a
- * rollout takes new credentials up and stops at the first pod that does not become ready.
+ * Ends a process whose stores refuse its credentials once their files have changed, so that it
+ * starts again with the new ones. A healthy process keeps its credentials; a rollout uses new ones,
+ * and stops at the first pod that does not become ready.
  */
 import { statSync } from 'node:fs';
 import { allOf, type Probe } from '../http/admin-server.ts';
@@ -16,7 +16,7 @@ const FAILS_AFTER_MS = 30_000;
 export interface Credentials {
   /** When each file that the process read at its start was written, by `NAME_FILE`. */
   readonly files: FoundBeside['files'];
-  /** Whether the process would start with others now. Throws `ConfigError`. */
+  /** Whether a new start would use other credentials. Throws `ConfigError`. */
   changed(): boolean;
   /** Drains and exits with 0, as a first signal does. */
   leave(): void;
@@ -44,7 +44,7 @@ export function followCredentials(parts: {
       const changed = credentials.changed();
       const told = await allOf([...ready, ...warnings, loops.lastErrors]);
       const reason = told.find(isAccessFault);
-      // A refusal that lasts: a server that starts may refuse for a moment.
+      // The refusal must last: a starting server may refuse for a moment.
       if (changed && wasRefused && reason !== undefined) {
         log.info({ reason }, 'not let in any more, and credentials changed; leaving');
         credentials.leave();
@@ -54,7 +54,7 @@ export function followCredentials(parts: {
   });
 }
 
-/** When the files were written that a MongoDB URI names: the driver reads them once. */
+/** When each file that a MongoDB URI names was written; the driver reads them once. */
 export function filesOfUri(uri: string): Readonly<Record<string, number | undefined>> {
   const options = new URLSearchParams(uri.split('?')[1]);
   const files = [...options].filter(([name]) => /^tls(?:CA|CertificateKey|CRL)File$/i.test(name));

@@ -25,7 +25,7 @@ class KubernetesError extends Error {
   }
 }
 
-/** Undefined when no answer came. */
+/** Undefined if no answer came. */
 export function kubernetesStatus(error: unknown): number | undefined {
   const { code, statusCode } = (error ?? {}) as { code?: unknown; statusCode?: unknown };
   return [code, statusCode].find(

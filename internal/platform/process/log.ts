@@ -53,7 +53,7 @@ export function createLogger(service: string, level: string): Logger {
   return pino(options, output);
 }
 
-/** Class, code and our own stack frame; the message can quote data. */
+/** Class, code and our own stack frame; a message can quote data. */
 export function describeError(error: unknown): Record<string, unknown> {
   if (!(error instanceof Error)) return { type: typeof error };
   const code = (error as { code?: unknown }).code;

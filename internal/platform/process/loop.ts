@@ -1,4 +1,4 @@
-/** What a process does again and again, with back-off and health. */
+/** Tasks that a process repeats, with back-off and health. */
 import type { Probe } from '../http/admin-server.ts';
 import type { Closers } from './closers.ts';
 import { backoffMs, DeadlineError, jittered, pause, type BackOff } from './deadline.ts';
@@ -6,17 +6,17 @@ import type { Logger } from './log.ts';
 import { NewerVersionError } from '../stores/mongo.ts';
 
 export interface LoopOptions<Name extends string = string> {
-  /** In the log, `/readyz` and the gauge. */
+  /** The name in the log, `/readyz` and the gauge. */
   readonly name: Name;
-  /** From the end of a round to the next one, ±20 %. */
+  /** Pause between two rounds, ±20 %. */
   readonly everyMs: number | (() => number);
-  /** After failures; `everyMs` by default. */
+  /** Pause after failures; `everyMs` by default. */
   readonly retry?: BackOff;
   /** The loop fails when no round has succeeded for this long, even if a round hangs. */
   readonly failsAfterMs: number;
   /**
-   * The process is then not ready. Without it, `/readyz` has a warning, unless a newer version
-   * stored what it reads.
+   * If the loop fails, the process is not ready. Without `needed`, `/readyz` warns, unless a newer
+   * version stored what the loop reads.
    */
   readonly needed?: true;
   /** The next round follows at once if it resolves to true. A rejection is a failure. */
@@ -34,7 +34,6 @@ export interface LoopTools<Name extends string = string> {
   readonly reason: (error: unknown) => string;
 }
 
-/** All loops of a process. */
 export class Loops<Name extends string = string> {
   readonly #tools: LoopTools<Name>;
   readonly #loops = new Set<Loop>();
@@ -54,7 +53,7 @@ export class Loops<Name extends string = string> {
   readonly faults: Probe = () => this.#words(true);
   readonly warnings: Probe = () => this.#words(false);
 
-  /** Of loops whose last round failed, whether or not they count as failing yet. */
+  /** Errors of loops whose last round failed, even if not failing yet. */
   readonly lastErrors: Probe = () => [...this.#loops].flatMap(({ lastError }) => lastError ?? []);
 
   /** Loops that fail for one reason share a sentence. */
@@ -76,7 +75,7 @@ export class Loop {
   readonly #first = Promise.withResolvers<void>();
   readonly #stop = new AbortController();
   readonly #running: Promise<void>;
-  /** Each success puts it off. */
+  /** Restarted by each success. */
   readonly #alarm: NodeJS.Timeout;
   #woken = new AbortController();
   #error: unknown;
@@ -92,7 +91,7 @@ export class Loop {
     this.#running = this.#forever();
   }
 
-  /** Undefined while it succeeds. */
+  /** Undefined while the loop succeeds. */
   get fault(): { readonly needed: boolean; readonly reason: string } | undefined {
     if (!this.#fails) return undefined;
     const { needed = false, failsAfterMs, reason = this.#tools.reason } = this.#options;

@@ -16,7 +16,7 @@ export interface ProcessTools {
   readonly log: Logger;
   readonly closers: Closers;
   readonly registry: Registry;
-  /** Undefined if all of them came from variables. */
+  /** Undefined if all credentials came from variables. */
   readonly credentials?: Credentials | undefined;
 }
 
@@ -43,7 +43,7 @@ interface ProcessOptions<Loop extends string, Metrics = unknown> {
   readonly readyWithoutDatabase?: true;
 }
 
-/** What the parts of a process are made with. */
+/** What a process' parts are constructed with. */
 export type Opened<Metrics> = Awaited<ReturnType<typeof openProcess<string, Metrics>>>;
 
 /** Resolves once the admin port listens; the database may come later. */

@@ -27,7 +27,7 @@ export function table(rows: readonly (readonly string[])[], indent = '  '): stri
     .join('\n');
 }
 
-/** Replaces controls that would steer a terminal by "�". */
+/** Replaces controls that could steer a terminal by "�". */
 export function printable(text: string): string {
   return text.toWellFormed().replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, '\u{fffd}');
 }

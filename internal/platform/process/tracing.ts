@@ -24,18 +24,18 @@ import type { Logger } from './log.ts';
 
 export interface NamedSpan extends SpanOptions {
   readonly name: string;
-  /** The span that is active, unless given. */
+  /** The active span by default. */
   readonly parent?: Context;
 }
 
 const tracer = trace.getTracer('partner-ingest');
 
-/** The caller ends it. */
+/** The caller must end the span. */
 export function startSpan({ name, parent, ...options }: NamedSpan): Span {
   return tracer.startSpan(name, options, parent);
 }
 
-/** Spans that begin within `work` are parts of this one. An error marks it and is rethrown. */
+/** Spans that begin within `work` are its children. An error marks it and is rethrown. */
 export function inSpan<T>(
   { name, parent = context.active(), ...options }: NamedSpan,
   work: (span: Span) => Promise<T>,
@@ -77,14 +77,14 @@ export function failSpan(span: Span, errorType: string): void {
   span.setAttribute('error.type', errorType).setStatus({ code: SpanStatusCode.ERROR });
 }
 
-/** The conventions ask for the code, or else the class. */
+/** OpenTelemetry's convention: the code, else the class. */
 export function errorTypeOf(error: unknown): string {
   if (!(error instanceof Error)) return typeof error;
   const { code } = error as { code?: unknown };
   return typeof code === 'string' || typeof code === 'number' ? String(code) : error.name;
 }
 
-/** W3C Trace Context: version 00, with whose fields a later version begins. */
+/** W3C Trace Context, version 00; later versions begin with its fields. */
 const TRACEPARENT =
   /^(?:00(?!.{54})|(?!00|ff)[0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/;
 
@@ -99,7 +99,7 @@ function spanContextOf(traceparent: unknown): SpanContext | undefined {
 const isSampled = (traceparent: string | undefined): boolean =>
   spanContextOf(traceparent)?.traceFlags === TraceFlags.SAMPLED;
 
-/** In which the spans of a stored or received traceparent continue; without one, a new trace. */
+/** Continues a stored or received traceparent's trace, else begins a new one. */
 export function contextOf(traceparent: unknown): Context {
   const parent = spanContextOf(traceparent);
   return parent === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, parent);
@@ -149,7 +149,7 @@ export async function startTracing(
   };
 }
 
-/** A collector that is away fails every export, so lines are limited to one per this time. */
+/** If the collector is away, every export fails; one line is logged in this time. */
 const COMPLAINT_MS = 60_000;
 
 const COLLECTOR = {
@@ -167,7 +167,8 @@ function complaints(log: Logger) {
     warnings: () => (performance.now() - last.at < COMPLAINT_MS ? [last.reason] : []),
     take: (message: string): void => {
       const at = performance.now();
-      // A failed export is reported as the JSON of its error, which may quote the collector's answer.
+      // A failed export is reported as the JSON of its error, which may quote the collector's
+      // answer.
       const failed = message.startsWith('{');
       last = {
         at,

@@ -1,6 +1,6 @@
 /**
- * Explains to an operator in one sentence, without secrets, why a server cannot be used: where it
- * happened is the `Place`, what happened is read from the error alone.
+ * Explains to an operator in one sentence, without secrets, why a server cannot be used: the
+ * `Place` says where, the error alone says what.
  *
  * Example: "Redis at cache:6379: the connection is refused (ECONNREFUSED); check …".
  */
@@ -12,7 +12,7 @@ interface Place {
   readonly at?: string | undefined;
   /** The setting with the address and the login. */
   readonly setting: string;
-  /** What lets us in, if not user and password in `setting`. */
+  /** Our credentials, if not user and password in `setting`. */
   readonly login?: string;
   /** What grants rights, if not the user in `setting`. */
   readonly rights?: string;
@@ -23,14 +23,14 @@ interface Place {
 }
 
 /**
- * A line of `signsOf` matches. The sentence is told with what the signs capture, or else with the
- * code of the error; `{code}` has brackets where one came.
+ * If a line of `signsOf` matches `signs`, `sentence` is shown; `{code}` becomes the captured text,
+ * or else the error's code, in parentheses.
  */
 type Cause = readonly [signs: RegExp, sentence: string];
 
-/** The server is there and says no. */
+/** The server answers, but refuses us. */
 const REFUSALS: readonly Cause[] = [
-  // RFC 4954 §6, at whatever command.
+  // RFC 4954 §6: the answer to any command.
   [/^responseCode=(530)$/m, 'it wants us to log in first{code}; check {login}'],
   [
     /^command=MAIL FROM$/m,
@@ -75,7 +75,7 @@ const REFUSALS: readonly Cause[] = [
 ];
 const ABSENCES: readonly Cause[] = [
   [
-    // A resolver that refuses or is silent has the codes of a server that does.
+    // A failing resolver has a failing server's codes, but another system call.
     /^syscall=(?:query|getaddrinfo)|(ENOTFOUND|EAI_AGAIN|EDNS)/m,
     'the name is not found{code}; check the host in {setting}, and DNS',
   ],
@@ -134,7 +134,7 @@ const ABSENCES: readonly Cause[] = [
   ],
 ];
 const ANSWER = 'it answers with an error{code}; check its log, and {setting}';
-/** What may follow from another cause, so that a cause inside counts more. */
+/** Failures that may follow from another cause, which then counts more. */
 const VAGUE: readonly Cause[] = [
   [
     /(ETIMEDOUT)|^name=\w*(?:Timeout|AbortError|DeadlineError)|time-?out|timed out/im,
@@ -153,10 +153,10 @@ const NO_PRIMARY: Cause = [
   /^reason=ReplicaSetNoPrimary$/m,
   'no member of the replica set is the primary; check the replica set, and {setting}',
 ];
-/** For this long, a cause counts more than what may follow from it. */
+/** For this long, a vague failure does not replace a clear one. */
 const TOLD_MS = 10_000;
 const UNKNOWN = 'it cannot be used{code}; check the log here, and {setting}';
-/** What our own client says after it was closed; the cause came before. */
+/** Errors of our own client after it was closed; the cause came earlier. */
 const OURS_IS_CLOSED = /^Mongo(?:TopologyClosed|ClientClosed|PoolClosed|NotConnected)Error$/;
 /** Causes may be circular. */
 const MAX_DEPTH = 5;
@@ -165,7 +165,7 @@ type ErrorFields = Readonly<Record<string, unknown>>;
 
 interface KnownFailure {
   readonly sentence: string;
-  /** What came back: a code of the system, the server or the library, never a whole message. */
+  /** A code of the system, the server or the library, never a whole message. */
   readonly code: string | undefined;
 }
 
@@ -231,14 +231,14 @@ function firstOf(
 function signsOf(error: ErrorFields): string {
   const { command, syscall, code, statusCode, responseCode, name, message } = error;
   const reason = (error['reason'] as ErrorFields | undefined)?.['type'];
-  // What is captured counts from the first sign on: a code tells more than the call.
+  // The first match counts: a code tells more than the system call.
   const signs = { command, code, statusCode, responseCode, name, reason, message, syscall };
   return Object.entries(signs)
     .map(([sign, value]) => `${sign}=${String(value)}`)
     .join('\n');
 }
 
-/** The reply code of a relay helps an operator most. */
+/** A relay's reply code helps an operator most. */
 function codeOf({ responseCode, codeName, code, statusCode }: ErrorFields): string | undefined {
   const told = responseCode ?? code ?? statusCode;
   if (typeof told !== 'string' && typeof told !== 'number') return undefined;

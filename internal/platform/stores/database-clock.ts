@@ -1,4 +1,6 @@
-/** The database's time, which all processes share, carried on by this machine's monotonic clock. */
+/**
+ * The database's time, for all processes; the monotonic clock continues it between measurements.
+ */
 import type { Db } from 'mongodb';
 import type { Probe } from '../http/admin-server.ts';
 import { systemClock, type Clock } from '../process/clock.ts';
@@ -9,16 +11,16 @@ const MEASURE_EVERY_MS = 10_000;
 const RETRY = { firstMs: 250, capMs: 1_000 } as const;
 const FAILS_AFTER_MS = 60_000;
 const HELLO_DEADLINE_MS = 5_000;
-/** A clock that drifts, or is corrected bit by bit, moves less between two measurements. */
+/** A clock drifts or is gradually corrected by less between two measurements. */
 const STEP_MS = 5_000;
 
 /**
- * A leap of the local clock changes nothing: only its monotonic time is read. Before the first
- * measurement the time is the local one, so a process must not work until it is known.
+ * Only the local monotonic time is read, so a jump of the local clock changes nothing. Before the
+ * first measurement the time is the local one: a process must not work until `known`.
  */
 export class DatabaseClock implements Clock {
   readonly #local: Clock;
-  /** The database's time less our monotonic time. */
+  /** The database's time minus our monotonic time. */
   #offsetMs: number;
   #known = false;
   #steppedAtMs: number | undefined;
@@ -32,7 +34,7 @@ export class DatabaseClock implements Clock {
     return this.#known;
   }
 
-  /** A failover may lead to a member whose clock is ahead. */
+  /** Monotonic time of the last jump over `STEP_MS`, as after a failover. */
   get steppedAtMs(): number | undefined {
     return this.#steppedAtMs;
   }
@@ -45,7 +47,7 @@ export class DatabaseClock implements Clock {
     return this.#local.monotonicMs();
   }
 
-  /** The database read its clock between the sending and the answer, which bounds the offset. */
+  /** The database read its clock between request and answer, which bounds the offset. */
   async measure(db: Pick<Db, 'command'>): Promise<void> {
     const sentAtMs = this.monotonicMs();
     const hello = await withDeadline(db.command({ hello: 1 }), HELLO_DEADLINE_MS, 'hello');
@@ -53,7 +55,7 @@ export class DatabaseClock implements Clock {
     if (!(localTime instanceof Date)) throw new TypeError('the database does not tell its time');
     const most = localTime.getTime() - sentAtMs;
     const least = localTime.getTime() - this.monotonicMs();
-    // An offset that may still be right is kept, so that the time does not swing.
+    // An offset within the bounds is kept, to avoid swings.
     const known = this.#known ? this.#offsetMs : (least + most) / 2;
     const offsetMs = Math.min(most, Math.max(least, known));
     if (this.#known && Math.abs(offsetMs - this.#offsetMs) > STEP_MS)

@@ -2,7 +2,7 @@
 import { randomFillSync } from 'node:crypto';
 import { fromString, fromUUIDBytes, toUUIDBytes } from 'typeid-js';
 
-/** A time that is further back than this is no jitter, and begins a new order. */
+/** A time further back is no jitter: the clock was set, and ids follow it. */
 const SET_BACK_MS = 10_000;
 const ID_BYTES = 16;
 const last = { ms: 0, sequence: 0 };
@@ -11,8 +11,8 @@ const random = Buffer.alloc(256 * ID_BYTES);
 let used = random.length;
 
 /**
- * `newId('req', now)` gives `req_01kaj6…` (26 characters after the prefix), greater than all earlier
- * ids of this process.
+ * `newId('req', now)` gives `req_01kaj6…` (26 characters after the prefix), greater than all
+ * earlier ids of this process.
  */
 export function newId(prefix: string, now: Date): string {
   if (used === random.length) {

@@ -120,9 +120,9 @@ export function makeFirstContact(db: Db, indexes: readonly IndexDefinition[], lo
   });
   return {
     whenDone,
-    /** For a readiness probe; empty once done. */
+    /** A readiness probe; empty once done. */
     faults: (): readonly string[] => faults,
-    /** Silent until done: what follows from a cause is not told beside it. */
+    /** Silences faults that only follow from this one. */
     hides:
       (consequences: Probe): Probe =>
       () =>

@@ -12,17 +12,17 @@ import { firstIdAt, idLater, timeOfId } from './ids.ts';
 /** Below the client's 10 s, so that the server's error gives the reason. */
 export const READ_DEADLINE_MS = 8_000;
 
-/** About 100 KB. */
+/** A page has about 100 KB. */
 export const WALK_PAGE = 500;
 
 export const bounded = { maxTimeMS: READ_DEADLINE_MS } as const;
 
-/** The read is then repeated over a narrower range. */
+/** A read that takes longer is repeated over a narrower range. */
 const NARROWED_AFTER_MS = 2_000;
 const NARROWED_BY = 16;
 /** A read of this range or less gets the full deadline. */
 const NARROWEST_MS = 1_000;
-/** The next read covers the time of this many pages, so that most pages are full. */
+/** The next read covers this many times the time span of the last full page. */
 const PAGES_AHEAD = 4;
 
 /**
@@ -86,19 +86,19 @@ export async function* pagesOf<T extends { readonly _id: string }>(
   }
 }
 
-/** Holds a page of a busy partner; FerretDB sorts it in some 10 ms. */
+/** A range that holds a page of a busy partner; FerretDB sorts it in some 10 ms. */
 const NEWEST_RANGE_MS = 10_000;
 const WIDENED_BY = 4;
 const NEWEST_NARROWED_AFTER_MS = 60;
-/** Less is not worth a query. */
+/** With less time left, no query is made. */
 const LEAST_READ_MS = 20;
-/** The clocks of processes that make ids differ by less. */
+/** Clocks of processes that make ids differ by less. */
 const AHEAD_MS = 3_600_000;
 
 /**
- * Gives `read` ranges of ids one after another, from ids below `before` down to `from`, until it says
- * that it has enough. Each range is as wide as the database can read in time. Returns the `before`
- * with which to go on, perhaps after time ran out; undefined at the end. Rejects if it came nowhere.
+ * Calls `read` with ranges of ids, from below `before` down to `from`, until it resolves to true.
+ * Each range is as wide as the database can read in time. Returns the `before` to continue with,
+ * also if time ran out; undefined at the end. Rejects if nothing could be read.
  */
 export async function rangesBack(
   {
@@ -109,12 +109,12 @@ export async function rangesBack(
     firstMs,
     narrowedAfterMs,
   }: {
-    /** Of the ids. */
+    /** The prefix of the ids. */
     readonly prefix: string;
     readonly before?: string | undefined;
-    /** Included. */
+    /** The lowest id, inclusive. */
     readonly from?: string | undefined;
-    /** For all ranges together; the server ends each read by then. */
+    /** Time for all ranges together; the server ends each read by then. */
     readonly withinMs: number;
     /** How wide the first range is. */
     readonly firstMs: number;
@@ -130,7 +130,7 @@ export async function rangesBack(
   const nowMs = Date.now();
   let below = before ?? firstIdAt(prefix, new Date(nowMs + AHEAD_MS));
   let backMs = firstMs;
-  /** Down to there matches are dense: a wider range would only fail again. */
+  /** Down to this id, a wider range would only fail again. */
   let denseTo: string | undefined;
   let isFirst = true;
   while (below > from) {
@@ -157,12 +157,12 @@ export async function rangesBack(
 }
 
 /**
- * Reads at most `size` matches, newest id first, from ids below `before` down to `from`. `next` is
- * the `before` with which to go on; it is absent after the last match. Where time runs out, fewer
- * are found, perhaps none, and `next` tells how far the search came; rejects if it came nowhere.
+ * Reads at most `size` matches, newest id first, from below `before` down to `from`. `next` is the
+ * `before` to continue with; absent after the last match. If time runs out, fewer are found,
+ * perhaps none; rejects if nothing could be read.
  *
- * FerretDB sorts all that a query matches, and with one bound it takes the index of ids; therefore
- * each query has both.
+ * FerretDB sorts all matches of a query, and with one bound it uses the index of ids; so each query
+ * has both.
  */
 export async function newestOf<T extends { readonly _id: string }>(
   collection: Collection<T>,
@@ -222,12 +222,12 @@ export function tookTooLong(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === MAX_TIME_EXPIRED;
 }
 
-/** Undefined of a read whose time has passed; throws any other error. */
+/** Returns undefined if a read's time has passed; throws any other error. */
 export function unlessTooLong(error: unknown): undefined {
   if (!tookTooLong(error)) throw error;
 }
 
-/** The error of a read of several queries whose time has passed; the driver's own for one query. */
+/** The error for a read of several queries; for one query the driver has its own. */
 export function tooLong(): MongoServerError {
   return new MongoServerError({ message: 'reading took too long', code: MAX_TIME_EXPIRED });
 }

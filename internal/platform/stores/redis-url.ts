@@ -12,7 +12,7 @@ export interface RedisAddress {
   readonly tls: boolean;
   /** Never empty. */
   readonly hosts: readonly HostAndPort[];
-  /** What ioredis takes. */
+  /** Options of ioredis. */
   readonly options: {
     readonly db: number;
     readonly username?: string;
@@ -38,7 +38,7 @@ export const BARE_LOGIN =
 const LOGIN_WITH_END =
   /^[a-z+]+:\/\/(?![^@]*[?&]\w+=)[^@]*[/?#][^@]*@|^[a-z+]+:\/\/[^/?#]*@[^/?#]*@/;
 
-/** Whether the URL seems to end, or its host to begin, within the password. */
+/** Whether an unencoded character ends the URL or begins its host within the password. */
 export function hasBareLogin(url: string): boolean {
   return LOGIN_WITH_END.test(url);
 }

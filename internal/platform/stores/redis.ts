@@ -10,17 +10,17 @@ import { parseRedisUrl, type RedisAddress } from './redis-url.ts';
 const RETRY_STEP_MS = 50;
 const RETRY_CAP_MS = 500;
 const CONNECT_TIMEOUT_MS = 1_000;
-/** The kernel would close a silent connection after 15 minutes. */
+/** Closes a silent connection; the kernel would after 15 minutes. */
 const SILENT_MS = 2_000;
 /** Each refresh opens a connection; errors and redirections refresh at once. */
 const SLOTS_REFRESH_MS = 5_000;
 const MAX_REDIRECTIONS = 4;
-/** A server may take some commands and refuse others: this long without a refusal, it takes all. */
+/** This long without a refusal, Redis counts as accepting all commands. */
 const QUIET_MS = 5_000;
 const PROBE_KEY = '{partner-ingest}:write-probe';
 
 /**
- * A command fails at once while Redis is away, and otherwise after `commandTimeoutMs`, at least 1 s in a
+ * A command fails at once while Redis is away, else after `commandTimeoutMs`, at least 1 s in a
  * Cluster. With `autoPipeline`, a Cluster's commands of one turn of the event loop share a round
  * trip.
  */
@@ -31,7 +31,7 @@ interface RedisUse {
 
 export type RedisClient = Redis | Cluster;
 
-/** In PEM. `ca` counts in place of the public authorities. */
+/** All in PEM. `ca` replaces the public authorities. */
 export interface RedisTls {
   readonly cert?: string;
   readonly key?: string;
@@ -74,8 +74,8 @@ export function createRedis(
 }
 
 /**
- * On reconnect the client sends commands of its own and leaves their rejections unhandled, which
- * would end the process.
+ * On reconnect the client sends its own commands and leaves their rejections unhandled, which would
+ * end the process.
  */
 function watchReplies(redis: Redis, contact: Contact, isOfCluster: boolean): void {
   let refusedAtMs: number | undefined;
@@ -89,7 +89,7 @@ function watchReplies(redis: Redis, contact: Contact, isOfCluster: boolean): voi
     if (isOfCluster && /^(?:MOVED|ASK) /.test(error.message)) return taken();
     refusedAtMs = performance.now();
     contact.failed(error);
-    // Nothing else may be sent for long, and then nothing would end the warning.
+    // Only this ends the warning if no other command is sent.
     probe ??= setInterval(() => void ask(), QUIET_MS).unref();
   };
   const taken = (): void => {
@@ -102,7 +102,7 @@ function watchReplies(redis: Redis, contact: Contact, isOfCluster: boolean): voi
   redis.on('end', () => clearInterval(probe));
   const sendCommand = redis.sendCommand.bind(redis);
   redis.sendCommand = (command, stream) => {
-    // The library names itself so, and ignores that a Redis before 7.2 does not know it.
+    // The library ignores that a Redis before 7.2 refuses this command.
     if (!isClientSetInfo(command)) command.promise.then(taken, refused);
     return sendCommand(command, stream);
   };
