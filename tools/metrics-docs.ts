@@ -39,7 +39,7 @@ export function metricsPage(): string {
     'without values has those of the metric that named it last.',
     '',
     '- Every series also has `component`. Prometheus adds `namespace` and `pod`.',
-    '- A name that ends in `_total` is a counter, any other a gauge or a histogram. A timestamp is Unix time, and 0 means never.',
+    '- A timestamp is Unix time, and 0 means never.',
     '- Counters start at 0, but those with `partner` with their first event. `partner` has the first 100 names that a process meets,',
     '  and `other` for the rest.',
     '- `process_…` and `nodejs_…` are those of prom-client.',

@@ -5,7 +5,6 @@ import { describeSettings } from './describe-settings.ts';
 import {
   cards,
   eventsOf,
-  finalStates,
   firstStates,
   moves,
   states,
@@ -55,9 +54,6 @@ function drawing(): string[] {
     'stateDiagram-v2',
     ...firstStates.map((state) => `  [*] --> ${state}`),
     ...[...between].map(([ends, events]) => `  ${ends}: ${events.join(', ')}`),
-    ...finalStates
-      .filter((state) => cards[state].kept === 'days')
-      .map((state) => `  ${state} --> [*]`),
   ];
 }
 

@@ -18,12 +18,12 @@ export const consoleSettings = {
   CONSOLE_HOST: {
     schema: nonEmpty.default('127.0.0.1'),
     usedBy,
-    about: 'Address the console is served on. Another one than loopback needs `OIDC_ISSUER`.',
+    about: 'Address of the console. Any but loopback needs `OIDC_ISSUER`.',
   },
   CONSOLE_PORT: {
     schema: port.default(8081),
     usedBy,
-    about: 'Port of the console; 0 picks a free one.',
+    about: 'Port of the console.',
   },
   CONSOLE_URL: {
     schema: securePage.refine(isOrigin, 'must have no path').optional(),
@@ -58,7 +58,7 @@ export const consoleSettings = {
   OIDC_ISSUER: {
     schema: securePage.optional(),
     usedBy,
-    about: 'OpenID provider that people log in at. Unset, the console serves loopback only.',
+    about: 'OpenID provider that people log in at.',
   },
   OIDC_CLIENT_ID: {
     schema: nonEmpty.optional(),
@@ -77,7 +77,7 @@ export const consoleSettings = {
       .refine((value) => value.split(' ').includes('openid'), 'must have the scope openid')
       .default('openid profile email'),
     usedBy,
-    about: 'Scopes asked for. Many providers give the roles for a further one, such as `groups`.',
+    about: 'Scopes asked for. Many providers give the roles for one more, such as `groups`.',
   },
   OIDC_ROLES_CLAIM: {
     schema: nonEmpty.default('roles'),

@@ -47,7 +47,7 @@ export const mailSettings = {
     schema: clientName.optional(),
     usedBy,
     about:
-      "Name that the processor greets the relay by. Unset: the machine's own name where it is fully qualified, else the domain of `MAIL_FROM`.",
+      "Name that the processor greets the relay by. Unset: the machine's, if fully qualified, else the domain of `MAIL_FROM`.",
   },
   MAIL_FROM_NAME: {
     schema: oneLine(100).default(''),

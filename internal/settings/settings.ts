@@ -42,7 +42,8 @@ export const settings = {
     schema: mongodbUri,
     usedBy: every,
     secret: true,
-    about: 'MongoDB connection string. Must have TLS, except on loopback.',
+    about:
+      'MongoDB connection string. Must have TLS, except on loopback and Unix sockets; `mongodb+srv` has it unless it says `tls=false`.',
   },
   MONGODB_DATABASE: {
     schema: nonEmpty.default('partner_ingest'),
@@ -94,18 +95,18 @@ export const settings = {
   HTTP_HOST: {
     schema: nonEmpty.default('::'),
     usedBy: ['ingest'],
-    about: 'Address partners are served on; `::` is every one.',
+    about: 'Address for partners; `::` is every one.',
   },
   HTTP_PORT: {
     schema: port.default(8080),
     usedBy: ['ingest'],
-    about: 'Port partners are served on; 0 picks a free one.',
+    about: 'Port for partners.',
   },
   HTTP_KEEP_ALIVE_SECONDS: {
     // Common proxies reuse connections for 60 s; ours must not close first.
     schema: wholeNumber(1, 3_600).default(75),
     usedBy: ['ingest'],
-    about: 'Seconds an idle connection is kept: longer than the proxy keeps it.',
+    about: 'Seconds an idle connection is kept: longer than by the proxy.',
   },
   ADMIN_HOST: {
     schema: nonEmpty.default('::'),
@@ -115,18 +116,18 @@ export const settings = {
   ADMIN_PORT: {
     schema: port.default(9090),
     usedBy: services,
-    about: 'Port of the admin server; 0 picks a free one.',
+    about: 'Port of the admin server.',
   },
   TRUSTED_PROXIES: {
     schema: cidrList.default([]),
     usedBy: ['ingest'],
-    about: 'Comma-separated CIDR ranges of proxies that are believed who their client is.',
+    about: 'Comma-separated CIDR ranges of proxies that may name the client.',
   },
   CLIENT_ADDRESS_HEADER: {
     schema: z.enum(['X-Forwarded-For', 'Forwarded']).default('X-Forwarded-For'),
     usedBy: ['ingest'],
     about:
-      'Where your proxies name the client: `X-Forwarded-For` or `Forwarded`. The other one is ignored, because a client may have written it.',
+      'Where your proxies name the client: `X-Forwarded-For` or `Forwarded`. The other is ignored: a client may have written it.',
   },
   RATE_LIMIT_MAX: {
     schema: wholeNumber(1, 1_000_000_000).default(300),
@@ -142,7 +143,7 @@ export const settings = {
     // This is well below the 30 s after which reconcile may queue a record (docs/decisions/0004).
     schema: wholeNumber(50, 10_000).default(2_000),
     usedBy: ['ingest'],
-    about: 'Milliseconds a request may wait to become durable; then it is answered 500.',
+    about: 'Milliseconds a request may wait to become durable; then 500.',
   },
   STATUS_ENDPOINT: {
     schema: flag.default(true),
@@ -197,8 +198,7 @@ export const settings = {
     schema: z.string().optional(),
     usedBy: ['controller'],
     secret: true,
-    about:
-      "A partner's test key, with which the leading controller sends a test submission each minute.",
+    about: 'Test key with which the leading controller sends a submission each minute.',
   },
   PROBE_URL: {
     schema: url(['http', 'https'])
@@ -212,7 +212,7 @@ export const settings = {
     schema: z.string().refine(isEmailAddress, 'must be an e-mail address').optional(),
     usedBy: ['processor', 'controller'],
     about:
-      'An address of yours that gets an e-mail of the probe each ten minutes, and one of each `helm test`, so that they ask the relay, too. Unset: without `TEST_MAIL_TO` the relay is not asked.',
+      'Address of yours that gets one e-mail of the probe each ten minutes, and one of each `helm test`. Unset, and without `TEST_MAIL_TO`: they do not ask the relay.',
   },
   KUBECONFIG: {
     schema: nonEmpty.optional(),
@@ -223,8 +223,7 @@ export const settings = {
   PROCESSOR_CONCURRENCY: {
     schema: wholeNumber(1, 1_000).default(16),
     usedBy: ['processor'],
-    about:
-      'Applications worked on at the same time in one process, and e-mails where `MAIL_CONNECTIONS` is 0.',
+    about: 'Applications that one process works on at the same time.',
   },
   PROCESSOR_REPLICAS: {
     schema: wholeNumber(1, 1_000).default(1),

@@ -19,13 +19,10 @@ export const controllerMetrics = {
     'Records with work ahead, of the 20,000 that are found first.',
     { partner: openValues },
   ),
-  bouncedMails: gauge(
-    'bounced_mails',
-    'E-mails that bounced later, as reported in the last 24 hours.',
-  ),
+  bouncedMails: gauge('bounced_mails', 'Late bounces that were reported in the last 24 hours.'),
   oldestWaitingSeconds: gauge(
     'oldest_waiting_seconds',
-    'Time since the receipt of the application that has waited longest in a state.',
+    'Time since receipt of the application that waits longest in a state.',
     { state: openStates },
   ),
   queueJobs: gauge('queue_jobs', 'Jobs in Redis; none while Redis is away.', {
@@ -42,11 +39,11 @@ export const controllerMetrics = {
   ),
   probeSuccess: gauge(
     'probe_success',
-    '1 if the last test submission of the standing probe was completed, else 0; none without a probe or while not leading.',
+    '1 if the last submission of the probe was completed, else 0; none without a probe or while not leading.',
   ),
   probeMailSuccess: gauge(
     'probe_mail_success',
-    '1 if the relay took the last e-mail of the standing probe, else 0; none without `PROBE_MAIL_TO`, while not leading, or before the first one.',
+    '1 if the relay took the last e-mail of the probe, else 0; none without `PROBE_MAIL_TO`, while not leading, or before the first.',
   ),
   probeSeconds: gauge(
     'probe_seconds',
@@ -66,7 +63,7 @@ export const controllerMetrics = {
   }),
   syncedAt: gauge(
     'keys_synced_timestamp_seconds',
-    'When the stored keys were last known to be what the partner Secrets ask for.',
+    'When the stored keys were last known to be those of the partner Secrets.',
   ),
   leader: gauge('leader', '1 while this process leads.'),
   secretsSeenAt: gauge(

@@ -137,8 +137,5 @@ export const ofProcess = {
     '1 while a loop of the process has not succeeded for its bound; `/readyz` has the reason.',
     { loop: loops },
   ),
-  logLinesDropped: counter(
-    'log_lines_dropped',
-    'Lines of the log that were dropped because nobody read the log.',
-  ),
+  logLinesDropped: counter('log_lines_dropped', 'Log lines dropped because nobody read them.'),
 };

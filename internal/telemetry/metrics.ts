@@ -47,16 +47,16 @@ const answerStatus = [
 
 export const ingestMetrics = {
   ...ofProcess,
-  requests: counter('requests', 'Answers given on the partner port.', {
+  requests: counter('requests', 'Answers on the partner port.', {
     status: answerStatus,
   }),
-  partnerRequests: counter('partner_requests', 'Answers given to requests with a known key.', {
+  partnerRequests: counter('partner_requests', 'Answers to requests with a known key.', {
     partner: openValues,
     status: answerStatus,
   }),
   testRequests: counter(
     'test_requests',
-    'Answers given to requests with a test key, which no other metric of answers counts.',
+    'Answers to requests with a test key, which no other metric of answers counts.',
     { status: answerStatus },
   ),
   keysOutOfTerms: counter(
@@ -130,7 +130,7 @@ export const ingestMetrics = {
   }),
   limiterFallback: gauge(
     'limiter_fallback',
-    '1 while this process limits on its own memory because Redis is away or slow.',
+    '1 while this process limits alone because Redis is away or slow.',
   ),
   keys: gauge('keys', 'API keys held in memory.'),
   keysRefreshedAt: gauge(
@@ -167,11 +167,15 @@ export const processorMetrics = {
     { state: valuesOf(outcomes, 'state'), reason: valuesOf(outcomes, 'reason') },
     { series: outcomes },
   ),
-  partnerOutcomes: counter('partner_outcomes', 'Moves into a state, with the first reason.', {
-    partner: openValues,
-    state: valuesOf(outcomes, 'state'),
-    reason: valuesOf(outcomes, 'reason'),
-  }),
+  partnerOutcomes: counter(
+    'partner_outcomes',
+    'Moves into a state by partner, with the first reason.',
+    {
+      partner: openValues,
+      state: valuesOf(outcomes, 'state'),
+      reason: valuesOf(outcomes, 'reason'),
+    },
+  ),
   attempts: counter('attempts', 'Attempts of workers; `repeat` found the record claimed or done.', {
     ...byStep,
     result: ['done', 'failed', 'repeat', 'claim_lost'],
@@ -187,7 +191,7 @@ export const processorMetrics = {
   mails: counter('mails', 'Hand-overs to the mail server.', byHandOver),
   handOverSeconds: histogram(
     'hand_over_seconds',
-    'Time from asking for a connection to the last answer of a hand-over.',
+    'Time from asking for a connection to the last answer.',
     byHandOver,
     { buckets: HAND_OVER_SECONDS },
   ),
@@ -199,14 +203,14 @@ export const processorMetrics = {
   }),
   completionSeconds: histogram(
     'completion_seconds',
-    'Time from receiving a request to its e-mail being handed over.',
+    'Time from a request to the hand-over of its e-mail.',
     {},
     { buckets: COMPLETION_SECONDS },
   ),
   hints,
   reconcileRequeued: counter(
     'reconcile_requeued',
-    'Records found due because their job or their worker was lost.',
+    'Records found due because their job or worker was lost.',
   ),
   reconcileUnknown: gauge(
     'reconcile_unknown_records',
@@ -214,7 +218,7 @@ export const processorMetrics = {
   ),
   senderRefused: gauge(
     'sender_refused',
-    '1 while the mail relay refuses our sender or login, so that all mails wait.',
+    '1 while the relay refuses our sender or login, so all mails wait.',
   ),
   partnersHeld: gauge('partners_held', 'Partners that operators have on hold.'),
   workerPaused: gauge(
