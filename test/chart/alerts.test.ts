@@ -1,13 +1,12 @@
 /** Runs promtool's unit tests for each alert on the rules that Helm renders. */
-import { execFile } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { beforeAll, describe, expect, test } from '@jest/globals';
 import { parse, stringify } from 'yaml';
 import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
 import { kinds } from '../../internal/self-audit/rules.ts';
+import { endOf } from '../../tools/program.ts';
+import { folderOfFile } from '../support/folder.ts';
 import { alertSections, read } from '../support/pages.ts';
 import { selectorsIn } from '../support/promql.ts';
 import { alertsOf, NAMESPACE, renderRules, ruleFile, type AlertRule, type Rules } from './rules.ts';
@@ -66,27 +65,14 @@ const LONG: Scale = {
   evaluatedEach: '30m',
   groups: rules.groups.filter(({ name }) => name === 'partner-ingest.promise'),
 };
-let folder: string;
-
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'alerts-'));
-  await writeFile(join(folder, 'rules.yaml'), ruleFile(rules));
-});
-afterAll(() => rm(folder, { recursive: true }));
+const folder = folderOfFile();
+await writeFile(join(folder, 'rules.yaml'), ruleFile(rules));
 
 /** Returns promtool's message, or an empty text if it found no fault. */
 async function tool(...args: string[]): Promise<string> {
-  try {
-    await promisify(execFile)(promtool, args, {
-      timeout: TOOL_TIMEOUT_MS,
-      maxBuffer: 2 ** 24,
-      env: THRIFTY,
-    });
-    return '';
-  } catch (error) {
-    const { stdout, stderr } = error as { stdout?: string; stderr?: string };
-    return `${stdout ?? ''}${stderr ?? ''}` || String(error);
-  }
+  const options = { timeoutMs: TOOL_TIMEOUT_MS, env: THRIFTY };
+  const { code, signal, out, err } = await endOf(promtool, args, options);
+  return code === 0 ? '' : `${out}${err}${signal ?? ''}`;
 }
 
 const inNamespace = (series: string): string => series.replace('{', `{namespace="${NAMESPACE}",`);
