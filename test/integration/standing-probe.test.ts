@@ -167,7 +167,7 @@ test.each<[string, () => Promise<string>, RegExp, key?: string]>([
     () => serverOf(accepting('rejected', [{ message: 'No EIN.' }])),
     /^the step outcome fails: req_1 ended rejected: No EIN\.$/,
   ],
-])('%s: the step that fails is told, with the answer', async (_, url, says, key) => {
+])('%s: the step that fails is told, with the answer', async (_, url, says, key = testKey) => {
   const { said, values } = await probed(await url(), key);
   expect(said).toMatch(says);
   expect(said).not.toContain(testKey);
