@@ -27,11 +27,6 @@ import {
 import { folderOfFile } from '../support/folder.ts';
 import { listen } from '../support/listen.ts';
 
-interface ExternalSpec {
-  readonly target?: { readonly template: { readonly metadata: object } };
-  readonly data: readonly { readonly secretKey: string }[];
-}
-
 const folder = folderOfFile();
 const COMPONENTS = ['ingest', 'processor', 'controller'];
 /** The only look-up: an upgrade keeps the number of pods that an autoscaler set. */
@@ -108,8 +103,8 @@ describe('the chart', () => {
   test('the External Secrets make the Secrets that the other examples have', () => {
     const made = manifest('deploy/examples/external-secrets.yaml').map(({ metadata, spec }) => ({
       name: metadata.name,
-      meant: (spec as ExternalSpec).target?.template.metadata,
-      keys: (spec as ExternalSpec).data.map(({ secretKey }) => secretKey),
+      meant: spec.target?.template.metadata,
+      keys: spec.data.map(({ secretKey }: Json) => secretKey),
     }));
     const given = ['secrets', 'partner-key'].flatMap((file) =>
       manifest(`deploy/examples/${file}.yaml`).map((secret) => {

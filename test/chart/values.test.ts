@@ -23,14 +23,6 @@ import {
 } from '../support/chart.ts';
 import { folderOfFile } from '../support/folder.ts';
 
-interface EvaluationValues {
-  readonly evaluation: {
-    readonly demoPartner: { readonly apiKey: string };
-    readonly testApiKey: string;
-    readonly linkSecret: string;
-  };
-}
-
 const PROCESSES: readonly ProcessName[] = ['ingest', 'processor', 'controller', 'console'];
 const leavesOf = (value: ChartValue): ChartValue[] =>
   value.inside.length === 0 ? [value] : value.inside.flatMap(leavesOf);
@@ -247,9 +239,8 @@ describe('settings', () => {
     },
   );
 
-  test('the published secrets are accepted only in an evaluation', async () => {
-    const { demoPartner, testApiKey, linkSecret } = (parse(valuesYaml) as EvaluationValues)
-      .evaluation;
+  test('the published secrets are accepted only in an evaluation', () => {
+    const { demoPartner, testApiKey, linkSecret } = (parse(valuesYaml) as Json)['evaluation'];
     expect([
       isPublishedKey(hashApiKey(demoPartner.apiKey)),
       isPublishedKey(hashApiKey(testApiKey)),
