@@ -120,14 +120,7 @@ export const clients: Readonly<
     commands: ({ others }, folder) => {
       const python = join(others, 'python/bin/python');
       const output = join(folder, 'ingest');
-      const mypy = [
-        python,
-        '-m',
-        'mypy',
-        '--strict',
-        '--no-incremental',
-        '--follow-imports=silent',
-      ];
+      const strict = '-m mypy --strict --no-incremental --follow-imports=silent'.split(' ');
       const generate = [python, '-m', 'openapi_python_client', 'generate', '--fail-on-warning'];
       return [
         [
@@ -137,7 +130,11 @@ export const clients: Readonly<
           `--output-path=${output}`,
         ],
         // The generator's own base class is not strict.
-        [...mypy, ...['use.py', 'ingest/models', 'ingest/api'].map((name) => join(folder, name))],
+        [
+          python,
+          ...strict,
+          ...['use.py', 'ingest/models', 'ingest/api'].map((name) => join(folder, name)),
+        ],
       ];
     },
   },
