@@ -4,15 +4,9 @@ import type { Setting } from '../internal/platform/process/config.ts';
 
 const PROCESSES = 5;
 
-export interface Described {
-  readonly name: SettingName;
-  readonly default: string;
-  readonly usedBy: string;
-  readonly secret: boolean;
-  readonly about: string;
-}
+export type Described = ReturnType<typeof describeSettings>[number];
 
-export function describeSettings(): Described[] {
+export function describeSettings() {
   const all = Object.entries<Setting<ProcessName>>(settings) as [SettingName, Setting][];
   return all.map(([name, setting]) => {
     const whenUnset = setting.schema.safeParse(undefined);

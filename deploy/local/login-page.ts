@@ -7,11 +7,7 @@ import type { AddressInfo } from 'node:net';
 import fastify, { type FastifyInstance } from 'fastify';
 import { MongoClient, type Collection } from 'mongodb';
 
-export interface LoginPage {
-  /** `http://127.0.0.1:PORT/`, for `LOGIN_URL`. */
-  readonly url: string;
-  close(): Promise<void>;
-}
+export type LoginPage = Awaited<ReturnType<typeof startLoginPage>>;
 
 /**
  * What the page knows of an account: the contract, written down as another team's program would.
@@ -38,7 +34,7 @@ export async function startLoginPage(options: {
   readonly database: string;
   readonly host?: string;
   readonly port?: number;
-}): Promise<LoginPage> {
+}) {
   const client = new MongoClient(options.mongodbUri, {
     serverSelectionTimeoutMS: STORE_TIMEOUT_MS,
     socketTimeoutMS: STORE_TIMEOUT_MS,
@@ -52,6 +48,7 @@ export async function startLoginPage(options: {
     throw error;
   }
   return {
+    /** For `LOGIN_URL`. */
     url: `http://${LOOPBACK}:${(app.server.address() as AddressInfo).port}/`,
     close: async () => {
       await app.close();

@@ -30,12 +30,6 @@ export interface ShownMail {
   readonly envelope: { readonly to: readonly { readonly address: string }[] };
 }
 
-export interface MailDev {
-  readonly smtpUrl: string;
-  readonly webUrl: string;
-  close(): Promise<void>;
-}
-
 /**
  * The folder it is installed in. It is no package of the project: it weighs 110 MB, and only `make
  * run` needs it.
@@ -61,7 +55,7 @@ export async function startMailDev(options: {
   readonly webPort: number;
   readonly logFile: string;
   readonly log: (line: string) => void;
-}): Promise<MailDev> {
+}) {
   const program = join(
     await installMailDev(options.log),
     'node_modules/maildev/dist/bin/maildev.js',

@@ -2,7 +2,7 @@
  * Runs the service's processes as children of this one, which end with it: for `make run` and for
  * tests that kill them.
  */
-import { spawn, type ChildProcess } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { createWriteStream } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { createInterface } from 'node:readline';
@@ -21,23 +21,7 @@ const STOP_TIMEOUT_MS = 60_000;
 /** Log lines kept for error messages and assertions. */
 const KEPT_LINES = 10_000;
 
-export interface ServiceProcess {
-  readonly name: ServiceName;
-  readonly child: ChildProcess;
-  /** Of partners at ingest, of people at the console; the others have none. */
-  readonly url: string;
-  readonly adminUrl: string;
-  /** Everything it has printed, newest last, bounded. */
-  readonly lines: readonly string[];
-  readonly exited: Promise<{
-    readonly code: number | null;
-    readonly signal: NodeJS.Signals | null;
-  }>;
-  /** Resolves when /readyz says so; rejects with its reasons after `timeoutMs`. */
-  ready(timeoutMs?: number): Promise<void>;
-  /** SIGTERM, then the exit code; SIGKILL after a minute. */
-  stop(): Promise<number | null>;
-}
+export type ServiceProcess = Awaited<ReturnType<typeof startService>>;
 
 /**
  * Starts one process, from source or as compiled by `make build`, and resolves once it says that it
@@ -52,7 +36,7 @@ export async function startService(
     /** The folder of another version. */
     readonly project?: string;
   } = {},
-): Promise<ServiceProcess> {
+) {
   const program = options.compiled === true ? `dist/cmd/${name}/main.js` : `cmd/${name}/main.ts`;
   const [command = '', ...args] = await tied([process.execPath, program]);
   const child = spawn(command, args, {
@@ -105,11 +89,14 @@ export async function startService(
   return {
     name,
     child,
+    /** Of partners at ingest, of people at the console; the others have none. */
     url,
     adminUrl: admin,
-    lines,
+    /** Everything it has printed, newest last, bounded. */
+    lines: lines as readonly string[],
     exited,
-    ready: (timeoutMs = READY_TIMEOUT_MS) =>
+    /** Resolves when /readyz says so; rejects with its reasons after `timeoutMs`. */
+    ready: (timeoutMs = READY_TIMEOUT_MS): Promise<void> =>
       retried(timeoutMs, async () => {
         const signal = AbortSignal.timeout(timeoutMs);
         const response = await fetch(`${admin}/readyz`, { signal });
@@ -118,7 +105,8 @@ export async function startService(
         const late = `${name} was not ready within ${timeoutMs} ms: ${messageOf(error)}`;
         throw new Error(late, { cause: error });
       }),
-    stop: async () => {
+    /** SIGTERM, then the exit code; SIGKILL after a minute. */
+    stop: async (): Promise<number | null> => {
       const timer = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS);
       child.kill('SIGTERM');
       const { code } = await exited;

@@ -73,21 +73,7 @@ export interface ScrapeTarget {
   readonly labels: Readonly<Record<string, string>>;
 }
 
-export interface ActiveAlert {
-  readonly name: string;
-  readonly state: 'pending' | 'firing';
-  /** Since when its condition holds. */
-  readonly since: Date;
-  readonly labels: Readonly<Record<string, string>>;
-}
-
-export interface Prometheus {
-  readonly url: string;
-  /** Replaces what is scraped; taken up within a second. */
-  scrape(targets: readonly ScrapeTarget[]): Promise<void>;
-  alerts(): Promise<ActiveAlert[]>;
-  stop(): Promise<void>;
-}
+export type Prometheus = Awaited<ReturnType<typeof startPrometheus>>;
 
 /**
  * Starts a server on loopback that scrapes and evaluates `rules` (a rule file's text) every
@@ -99,7 +85,7 @@ export async function startPrometheus(options: {
   readonly everySeconds: number;
   readonly rules?: string;
   readonly log: (line: string) => void;
-}): Promise<Prometheus> {
+}) {
   const { folder, everySeconds } = options;
   const { prometheus } = await prometheusPrograms(options.log);
   await rm(folder, { recursive: true, force: true });
@@ -143,7 +129,8 @@ export async function startPrometheus(options: {
   await waitUntilUp('prometheus', server, READY_TIMEOUT_MS, () => answersWell(`${url}/-/ready`));
   return {
     url,
-    async scrape(targets) {
+    /** Replaces what is scraped; taken up within a second. */
+    async scrape(targets: readonly ScrapeTarget[]): Promise<void> {
       const groups = targets.map(({ adminUrl, labels }) => ({
         targets: [new URL(adminUrl).host],
         labels,
@@ -160,7 +147,7 @@ export async function startPrometheus(options: {
         data: {
           alerts: {
             labels: Record<string, string>;
-            state: ActiveAlert['state'];
+            state: 'pending' | 'firing';
             activeAt: string;
           }[];
         };
@@ -168,6 +155,7 @@ export async function startPrometheus(options: {
       return data.alerts.map(({ labels, state, activeAt }) => ({
         name: labels['alertname'] ?? '',
         state,
+        /** Since when its condition holds. */
         since: new Date(activeAt),
         labels,
       }));

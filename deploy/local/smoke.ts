@@ -3,13 +3,11 @@
  * the e-mail is there.
  */
 import { styleText } from 'node:util';
-import { MongoClient } from 'mongodb';
 import type { ShownMail } from './maildev.ts';
 import { readRunState } from './run.ts';
 import { messageOf } from './stores/wait.ts';
 
 const TIMEOUT_MS = 30_000;
-const POLL_MS = 20;
 
 async function main(): Promise<number> {
   const state = await readRunState();
@@ -40,26 +38,13 @@ async function main(): Promise<number> {
   const requestId = (JSON.parse(text) as { data: { request_id: string } }).data.request_id;
   shown('accepted', `202 ${requestId}`);
 
-  const client = new MongoClient(state.mongodbUri, { serverSelectionTimeoutMS: TIMEOUT_MS });
-  try {
-    const requests = client
-      .db(state.database)
-      .collection<{ _id: string; state: string; accountId?: string }>('requests');
-    const seen = new Set<string>();
-    let record = await requests.findOne({ _id: requestId });
-    if (record === null) throw new Error('answered 202, but there is no record');
-    while (record.state !== 'completed') {
-      if (!seen.has(record.state)) shown('record', `state: ${record.state}`);
-      seen.add(record.state);
-      if (performance.now() - startedAt > TIMEOUT_MS)
-        throw new Error(`still ${record.state} after ${TIMEOUT_MS} ms`);
-      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-      record = (await requests.findOne({ _id: requestId })) ?? record;
-    }
-    shown('record', `state: completed, account ${record.accountId}`);
-  } finally {
-    await client.close();
-  }
+  const looked = await fetch(`${state.baseUrl}/capital/ingest/${requestId}`, {
+    headers: { authorization: `Bearer ${state.apiKey}`, prefer: 'wait=30' },
+    signal: AbortSignal.timeout(2 * TIMEOUT_MS),
+  });
+  const outcome = await looked.text();
+  if (!outcome.includes('"state":"completed"')) throw new Error(`not completed: ${outcome}`);
+  shown('outcome', 'state: completed');
 
   const listed = await fetch(`${state.mailUrl}/api/email`, {
     signal: AbortSignal.timeout(TIMEOUT_MS),

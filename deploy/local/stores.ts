@@ -15,54 +15,57 @@ import { debianObstacle } from './stores/install.ts';
 import { pathMongo, pathRedis } from './stores/path.ts';
 import { findProgram } from './stores/process.ts';
 import { mongoReady, redisReady } from './stores/ready.ts';
-import {
-  environmentStore,
-  type Store,
-  type StoreOptions,
-  type StoreOrReason,
-} from './stores/store.ts';
+import { environmentStore, type Store, type StoreOptions } from './stores/store.ts';
 import { messageOf } from './stores/wait.ts';
 
-export type { FaultSignal, Store, StoreKind, StoreOptions } from './stores/store.ts';
+export type { FaultSignal, Store, StoreOptions } from './stores/store.ts';
 
 const ENVIRONMENT_TIMEOUT_MS = 20_000;
-const MONGO = { name: 'MongoDB', variable: 'MONGODB_URI', program: 'mongod', image: MONGO_IMAGE };
-const REDIS = { name: 'Redis', variable: 'REDIS_URL', program: 'redis-server', image: REDIS_IMAGE };
+const MONGO = {
+  name: 'MongoDB',
+  variable: 'MONGODB_URI',
+  program: 'mongod',
+  image: MONGO_IMAGE,
+  ready: (url: string) => mongoReady(url, false, ENVIRONMENT_TIMEOUT_MS),
+  docker: dockerMongo,
+  path: pathMongo,
+  debian: debianMongo,
+};
+const REDIS: typeof MONGO = {
+  name: 'Redis',
+  variable: 'REDIS_URL',
+  program: 'redis-server',
+  image: REDIS_IMAGE,
+  ready: (url: string) => redisReady(url, ENVIRONMENT_TIMEOUT_MS),
+  docker: dockerRedis,
+  path: pathRedis,
+  debian: debianRedis,
+};
 
 /**
  * Gives a MongoDB that answered a ping and acknowledged a write (where it comes from the
  * environment: a ping only).
  */
-export async function startMongo(options: StoreOptions): Promise<Store> {
-  if (isSet(options.url))
-    return await fromEnvironment(MONGO, options.url, (url) =>
-      mongoReady(url, false, ENVIRONMENT_TIMEOUT_MS),
-    );
-  return await firstOf(MONGO, [
-    () => inDocker(options, dockerMongo),
-    () => pathMongo(options.data),
-    async () => (await debianObstacle(true)) ?? (await debianMongo(options)),
-  ]);
+export function startMongo(options: StoreOptions): Promise<Store> {
+  return start(MONGO, options);
 }
 
 /** Gives a Redis that answered PONG. */
-export async function startRedis(options: StoreOptions): Promise<Store> {
-  if (isSet(options.url))
-    return await fromEnvironment(REDIS, options.url, (url) =>
-      redisReady(url, ENVIRONMENT_TIMEOUT_MS),
-    );
-  return await firstOf(REDIS, [
-    () => inDocker(options, dockerRedis),
-    () => pathRedis(options.data),
-    async () => (await debianObstacle(false)) ?? (await debianRedis(options)),
-  ]);
+export function startRedis(options: StoreOptions): Promise<Store> {
+  return start(REDIS, options);
 }
 
-async function inDocker(
-  { data, log }: StoreOptions,
-  start: (log: (line: string) => void) => Promise<StoreOrReason>,
-): Promise<StoreOrReason> {
-  return data === undefined ? await start(log) : 'its data would not lie in the folder asked for';
+async function start(server: Server, options: StoreOptions): Promise<Store> {
+  const { url, data, log } = options;
+  if (isSet(url)) return await fromEnvironment(server, url);
+  return await firstOf(server, [
+    async () =>
+      data === undefined
+        ? await server.docker(log)
+        : 'its data would not lie in the folder asked for',
+    () => server.path(data),
+    async () => (await debianObstacle(server === MONGO)) ?? (await server.debian(options)),
+  ]);
 }
 
 /**
@@ -73,28 +76,27 @@ export async function installStores(
   urls: { mongo?: string | undefined; redis?: string | undefined },
   log: (line: string) => void,
 ): Promise<void> {
-  const wanted = [
-    { store: MONGO, url: urls.mongo },
-    { store: REDIS, url: urls.redis },
-  ];
-  for (const { store, url } of wanted) {
+  for (const [server, url] of [
+    [MONGO, urls.mongo],
+    [REDIS, urls.redis],
+  ] as const) {
     if (isSet(url)) {
-      log(`${store.name}: the server of ${store.variable}`);
+      log(`${server.name}: the server of ${server.variable}`);
       continue;
     }
-    const way = await firstOf<{ way: string }>(store, [
+    const way = await firstOf<{ way: string }>(server, [
       async () =>
-        (await dockerImage(store.image, log)) ?? { way: `the Docker image ${store.image}` },
+        (await dockerImage(server.image, log)) ?? { way: `the Docker image ${server.image}` },
       async () => {
-        const program = await findProgram(store.program);
-        return program === undefined ? `no ${store.program} on the PATH` : { way: program };
+        const program = await findProgram(server.program);
+        return program === undefined ? `no ${server.program} on the PATH` : { way: program };
       },
       async () =>
-        (await installDebian({ mongo: store === MONGO, log })) ?? {
+        (await installDebian({ mongo: server === MONGO, log })) ?? {
           way: 'packages of Debian in a cached root file system',
         },
     ]);
-    log(`${store.name}: ${way.way}`);
+    log(`${server.name}: ${way.way}`);
   }
 }
 
@@ -104,25 +106,13 @@ function isSet(url: string | undefined): url is string {
   return url !== undefined && url !== '';
 }
 
-async function fromEnvironment(
-  server: Server,
-  url: string,
-  ready: (url: string) => Promise<{ version: string }>,
-): Promise<Store> {
+async function fromEnvironment({ name, variable, ready }: Server, url: string): Promise<Store> {
   try {
-    const { version } = await ready(url);
-    return environmentStore(
-      `${server.name} ${version} of ${server.variable}`,
-      url,
-      server.variable,
-    );
+    return environmentStore(`${name} ${await ready(url)} of ${variable}`, url, variable);
   } catch (error) {
-    throw new Error(
-      `${server.variable} is set, but no ${server.name} answers there: ${messageOf(error)}`,
-      {
-        cause: error,
-      },
-    );
+    throw new Error(`${variable} is set, but no ${name} answers there: ${messageOf(error)}`, {
+      cause: error,
+    });
   }
 }
 
@@ -143,22 +133,16 @@ async function firstOf<T extends object>(
   );
 }
 
-async function main(args: readonly string[]): Promise<number> {
-  const USAGE_ERROR = 2;
-  if (args.join(' ') !== 'install') {
-    console.error('usage: node deploy/local/stores.ts install');
-    return USAGE_ERROR;
-  }
+if (import.meta.main) {
   try {
+    if (process.argv[2] !== 'install')
+      throw new Error('usage: node deploy/local/stores.ts install');
     await installStores(
       { mongo: process.env['MONGODB_URI'], redis: process.env['REDIS_URL'] },
       (line) => console.log(line),
     );
-    return 0;
   } catch (error) {
     console.error(messageOf(error));
-    return 1;
+    process.exitCode = 1;
   }
 }
-
-if (import.meta.main) process.exitCode = await main(process.argv.slice(2));

@@ -17,8 +17,6 @@ test.each<[string, string | Buffer]>([
   ['UTF-16, big-endian', wide('["jane@x.test"]').swap16()],
   ['text with bad bytes', Buffer.from([0xff, ...Buffer.from(' jane@x.test.'), 0xc3])],
   ['text in two scripts', 'お問い合わせはjane@x.testまで'],
-  ['the end of a sentence', 'Write to jane@x.test. Thanks'],
-  ['an EIN', '{"ein":"123456789"}'],
   ['an EIN as a number', '{"ein":123456789}'],
   ['an EIN with a hyphen', 'ein: 12-3456789.'],
   ['an EIN in UTF-16', wide('ein:123456789')],
@@ -29,7 +27,6 @@ test.each<[string, string | Buffer]>([
 test.each([
   'maryjane@x.test',
   'mary.jane@x.test',
-  'mary+jane@x.test',
   'email=mary%2Bjane%40x.test',
   'jane@x.test.au',
   'jane@x.test-y.example',

@@ -46,26 +46,18 @@ test.each(['ännä@example.com', 'ann@exämple.com'])(
   },
 );
 
-test.each([
-  ' ',
-  '\u00a0',
-  '\u200b',
-  '\u200d',
-  '\u200e',
-  '\u202a',
-  '\u202e',
-  '\u2060',
-  '\u2068',
-  '\ufeff',
-])('%j is removed around an address and rejected inside it', (mark) => {
-  expect(parse({ ...good, email: `${mark} ${mark}${good.email}${mark}` })).toMatchObject({
-    application: { email: good.email },
-  });
-  expect(parse({ ...good, ein: 1, email: `${mark}${good.email}` })).toMatchObject({
-    claimed: { email: good.email },
-  });
-  expect(faults({ ...good, email: `ann${mark}@example.com` })).toEqual(['email invalid_format']);
-});
+test.each([' ', '\u00a0', '\u200b', '\u202e', '\u2068', '\ufeff'])(
+  '%j is removed around an address and rejected inside it',
+  (mark) => {
+    expect(parse({ ...good, email: `${mark} ${mark}${good.email}${mark}` })).toMatchObject({
+      application: { email: good.email },
+    });
+    expect(parse({ ...good, ein: 1, email: `${mark}${good.email}` })).toMatchObject({
+      claimed: { email: good.email },
+    });
+    expect(faults({ ...good, email: `ann${mark}@example.com` })).toEqual(['email invalid_format']);
+  },
+);
 
 test('a valid application keeps its values as given', () => {
   const names = [' A ', '\u200bA', '株式会社', '7', '🚀 A', '<script>', 'a\r\nb', x(1_000)];

@@ -1,8 +1,8 @@
 /** Checks operators' template folders, and that rendering is safe. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdtemp, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
+import { folderOfFile } from '../../test/support/folder.ts';
 import {
   TemplateError,
   loadTemplates,
@@ -20,15 +20,13 @@ const values = Object.fromEntries(
   Object.keys(placeholders).map((name) => [name, `<${name}>`]),
 ) as TemplateValues;
 
-const folders: string[] = [];
-afterAll(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true }))));
+const folders = folderOfFile();
 
 /** A folder with valid templates and the given changes; `undefined` leaves a file out. */
 async function folderWith(
   files: Partial<Record<keyof typeof templateFiles, string | Uint8Array | undefined>>,
 ): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'templates-'));
-  folders.push(folder);
+  const folder = await mkdtemp(join(folders, 'one-'));
   for (const [kind, content] of Object.entries({ ...GOOD, ...files })) {
     if (content !== undefined)
       await writeFile(join(folder, templateFiles[kind as keyof typeof templateFiles]), content);

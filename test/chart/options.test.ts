@@ -9,7 +9,7 @@ import {
   production,
   readYaml,
   render,
-  withValue,
+  withValues,
   type Json,
   type Rendered,
 } from '../support/chart.ts';
@@ -47,16 +47,13 @@ const options = readYaml('options.yaml') as Readonly<Record<string, readonly Cas
 
 test.each(Object.entries(options))('%s', async (_name, cases) => {
   for (const { base, set = {}, objects = {}, lacks = {}, absent = [], environment = {} } of cases) {
-    const values = Object.entries(set).reduce<Json>(
-      (all, [path, value]) => withValue(all, path, value),
-      presets[base],
-    );
-    const rendered = await render(values);
+    const rendered = await render(withValues(presets[base], set));
     const named = (name: string): Rendered => {
       const [kind = '', end] = name.split(' ');
       return one(rendered, kind, end);
     };
-    for (const [name, wanted] of Object.entries(objects)) expect(named(name)).toMatchObject(wanted);
+    for (const [name, wanted] of Object.entries(objects))
+      expect(named(name)).toMatchObject(withValues({}, wanted));
     for (const [name, fields] of Object.entries(lacks))
       for (const field of fields) expect(named(name)).not.toHaveProperty(field);
     expect(absent.filter((kind) => kinds(rendered).has(kind))).toEqual([]);
@@ -205,22 +202,6 @@ describe('an option', () => {
     expect(await of({ ingest: { statusEndpoint: false } }, evaluation)).toEqual([none, none]);
     for (const { key } of await of({}, evaluation))
       expect(key).toBe('demo-partner-ingest-evaluation');
-  });
-
-  test('a route has the fields that the API would add', async () => {
-    const parentRefs = [{ name: 'public', sectionName: 'https' }];
-    const objects = await render({
-      ...production,
-      trustedProxies: ['10.0.0.0/8'],
-      httpRoute: { enabled: true, parentRefs },
-    });
-    const spec = one(objects, 'HTTPRoute')['spec'] as Json;
-    expect(spec['parentRefs']).toEqual([
-      { ...parentRefs[0], group: 'gateway.networking.k8s.io', kind: 'Gateway' },
-    ]);
-    expect(spec['rules'][0].backendRefs).toEqual([
-      { group: '', kind: 'Service', name: 'demo-partner-ingest-ingest', port: 80, weight: 1 },
-    ]);
   });
 
   test('a ServiceMonitor finds the admin ports although a GitOps tool changes the instance label', async () => {

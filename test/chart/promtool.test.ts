@@ -1,7 +1,6 @@
 /** Prometheus' own tool finds no fault in what a process shows, nor in what the dashboard asks. */
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from '@jest/globals';
 import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
@@ -12,7 +11,9 @@ import {
 } from '../../internal/telemetry/metrics.ts';
 import { createProcessRegistry } from '../../internal/platform/process/registry.ts';
 import { dashboardPanels } from '../support/dashboard.ts';
+import { folderOfFile } from '../support/folder.ts';
 
+const file = join(folderOfFile(), 'rules.json');
 const { promtool } = await prometheusPrograms(console.log);
 
 function check(words: string, input = '') {
@@ -41,15 +42,9 @@ test('promtool accepts the queries of the dashboard', () => {
       .replaceAll('$slo', '99.9')
       .replaceAll(/\$\w+/g, 'any'),
   }));
-  const folder = mkdtempSync(join(tmpdir(), 'promtool-'));
-  try {
-    const file = join(folder, 'rules.json');
-    writeFileSync(file, JSON.stringify({ groups: [{ name: 'board', rules }] }));
-    expect(check(`check rules ${file}`)).toEqual({
-      status: 0,
-      said: expect.stringContaining(`SUCCESS: ${rules.length} rules found`),
-    });
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+  writeFileSync(file, JSON.stringify({ groups: [{ name: 'board', rules }] }));
+  expect(check(`check rules ${file}`)).toEqual({
+    status: 0,
+    said: expect.stringContaining(`SUCCESS: ${rules.length} rules found`),
+  });
 });

@@ -3,7 +3,7 @@
  * runbooks.
  */
 import { stringify } from 'yaml';
-import { evaluation, one, render, withValue, type Json } from '../support/chart.ts';
+import { evaluation, one, render, withValues, type Json } from '../support/chart.ts';
 
 /** The namespace of the rendered release: every selector asks for it. */
 export const NAMESPACE = 'partner-ingest';
@@ -30,11 +30,10 @@ export async function renderRules(values: Json = {}): Promise<Rules> {
     'metrics.prometheusRule.runbookBaseUrl': 'https://runbooks.example',
     ...values,
   };
-  const all = Object.entries(settings).reduce<Json>(
-    (before, [path, value]) => withValue(before, path, value),
-    evaluation,
-  );
-  const objects = await render(all, { release: 'test', namespace: NAMESPACE });
+  const objects = await render(withValues(evaluation, settings), {
+    release: 'test',
+    namespace: NAMESPACE,
+  });
   return one(objects, 'PrometheusRule')['spec'] as Rules;
 }
 

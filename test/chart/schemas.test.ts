@@ -19,24 +19,17 @@ const FOREIGN =
 
 const isOwn = ({ apiVersion }: Rendered): boolean => !FOREIGN.test(apiVersion);
 
-test('every object has only fields that each version knows, with its types', async () => {
+test('each version finds what is wrong in an object, and nothing in ours', async () => {
   expect(chartYaml['kubeVersion']).toBe(`>=${VERSIONS[0]}.0-0`);
   const presets = [evaluation, production, everything].map((values) => render(values));
   const overlays = examples.map((name) => renderExample(name, {}, 'demo'));
   const objects = (await Promise.all([...presets, ...overlays])).flat();
-  expect(await schemaFaults(VERSIONS, objects.filter(isOwn))).toEqual([]);
-});
-
-test('an unknown field, a wrong type and an unknown kind are found in each version', async () => {
-  const objects = await render(production);
   const right = objects.find(({ kind }) => kind === 'Deployment')!;
   const misspelt = { ...right, spec: { ...right['spec'], replicass: 1 } };
-  const text = { ...right, spec: { ...right['spec'], replicas: '1' } };
   const unknown = { ...right, apiVersion: 'extensions/v1beta1' };
-  expect(await schemaFaults(VERSIONS, [misspelt, text, unknown])).toEqual(
+  expect(await schemaFaults(VERSIONS, [...objects.filter(isOwn), misspelt, unknown])).toEqual(
     VERSIONS.flatMap((version) => [
       expect.stringMatching(`${version} .*replicass`),
-      expect.stringMatching(`${version} .*spec.replicas: `),
       expect.stringMatching(`${version} .*unknown extensions/v1beta1`),
     ]),
   );

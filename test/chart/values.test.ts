@@ -1,7 +1,6 @@
 /** Compares values, templates and settings in both directions. */
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parse } from 'yaml';
 import { hashApiKey, hasPublishedSecret, isPublishedKey } from '../../internal/partner/api-key.ts';
@@ -22,14 +21,7 @@ import {
   withValue,
   type Json,
 } from '../support/chart.ts';
-
-interface EvaluationValues {
-  readonly evaluation: {
-    readonly demoPartner: { readonly apiKey: string };
-    readonly testApiKey: string;
-    readonly linkSecret: string;
-  };
-}
+import { folderOfFile } from '../support/folder.ts';
 
 const PROCESSES: readonly ProcessName[] = ['ingest', 'processor', 'controller', 'console'];
 const leavesOf = (value: ChartValue): ChartValue[] =>
@@ -180,11 +172,7 @@ type Settable = readonly [path: string, given: unknown, arrives?: string];
 const settable = readYaml('settings.yaml') as Readonly<Record<string, Settable>>;
 
 describe('settings', () => {
-  let folder: string;
-  beforeAll(() => {
-    folder = mkdtempSync(join(tmpdir(), 'chart-'));
-  });
-  afterAll(() => rmSync(folder, { recursive: true }));
+  const folder = folderOfFile();
 
   const settings = describeSettings();
   const usedBy = (process: ProcessName): string[] =>
@@ -251,9 +239,8 @@ describe('settings', () => {
     },
   );
 
-  test('the published secrets are accepted only in an evaluation', async () => {
-    const { demoPartner, testApiKey, linkSecret } = (parse(valuesYaml) as EvaluationValues)
-      .evaluation;
+  test('the published secrets are accepted only in an evaluation', () => {
+    const { demoPartner, testApiKey, linkSecret } = (parse(valuesYaml) as Json)['evaluation'];
     expect([
       isPublishedKey(hashApiKey(demoPartner.apiKey)),
       isPublishedKey(hashApiKey(testApiKey)),

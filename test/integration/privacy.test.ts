@@ -1,19 +1,17 @@
 /** No personal data and no key in logs, metrics, traces or Redis, however requests end. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, expect, test } from '@jest/globals';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Redis } from 'ioredis';
-import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { PARTNER_LABEL } from '../../internal/partner/key-secret.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { head, openRaw } from '../support/ingest.ts';
 import { INGEST_PATH, send } from '../support/http.ts';
 import type { SmtpFault } from '../support/mail-catcher.ts';
-import { startOtlpReceiver, type OtlpReceiver } from '../support/otlp-receiver.ts';
-import { openOwnWorld, submit, type OwnWorld } from '../support/processing.ts';
+import { startOtlpReceiver } from '../support/otlp-receiver.ts';
+import { openOwnWorld, submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
-import { newApplication, type World } from '../support/world.ts';
+import { newApplication } from '../support/world.ts';
 
 /** Canaries are searched in any case. */
 const NAME = 'CanaryName';
@@ -35,34 +33,23 @@ const keys = {
   swapped: newApiKey(),
 };
 
-let own: OwnWorld;
-let world: World;
-let collector: OtlpReceiver;
-let monitor: Redis;
-let processes: ServiceProcess[];
-let ingest: ServiceProcess;
+const own = await openOwnWorld({ controller: false });
+const { world } = own;
+const collector = await startOtlpReceiver();
+await writeBadSecrets(world.keyFolder);
 const redisTexts: string[] = [];
-
-beforeAll(async () => {
-  [own, collector] = await Promise.all([openOwnWorld({ controller: false }), startOtlpReceiver()]);
-  world = own.world;
-  await writeBadSecrets(world.keyFolder);
-  monitor = await world.stores.redis.monitor();
-  monitor.on('monitor', (_time: string, command: string[]) => redisTexts.push(command.join(' ')));
-  const loud = {
-    ...collector.environment,
-    LOG_LEVEL: 'trace',
-    LOG_ACCEPTS: 'true',
-    ACCEPT_TIMEOUT_MS: '5000',
-    SMTP_URL: world.mail.smtpUrl.replace('smtp://', `smtp://relay:${RELAY_PASSWORD}@`),
-  };
-  processes = [
-    await world.spawn('controller', loud),
-    await world.spawn('ingest', loud),
-    await world.spawn('processor', loud),
-  ];
-  ingest = processes[1]!;
-});
+const monitor = await world.stores.redis.monitor();
+monitor.on('monitor', (_time: string, command: string[]) => redisTexts.push(command.join(' ')));
+const loud = {
+  ...collector.environment,
+  LOG_LEVEL: 'trace',
+  LOG_ACCEPTS: 'true',
+  ACCEPT_TIMEOUT_MS: '5000',
+  SMTP_URL: world.mail.smtpUrl.replace('smtp://', `smtp://relay:${RELAY_PASSWORD}@`),
+};
+const controller = await world.spawn('controller', loud);
+const ingest = await world.spawn('ingest', loud);
+const processes = [controller, ingest, await world.spawn('processor', loud)];
 afterAll(async () => {
   monitor.disconnect();
   await own.close();
@@ -93,7 +80,7 @@ async function writeBrokenFiles(folder: string): Promise<void> {
   await writeFile(join(folder, 'swapped-number.yaml'), number);
   await writeFile(join(folder, 'swapped-broken.yaml'), `kind: Secret\n  ${keys.swapped}: [`);
   const unreadable = () =>
-    world.metric(processes[0]!, 'partner_ingest_secret_problems', { problem: 'unreadable_file' });
+    world.metric(controller, 'partner_ingest_secret_problems', { problem: 'unreadable_file' });
   await eventually('both to be told', async () => (await unreadable()) === 2);
 }
 

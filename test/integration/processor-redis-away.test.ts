@@ -3,17 +3,10 @@
  * hung one leaves them open.
  */
 /* oxlint-disable node/no-process-env -- LONG is a choice of the person who runs the tests */
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
-import type { ServiceProcess } from '../../deploy/local/processes.ts';
-import {
-  heal,
-  hurryReconcile,
-  openOwnWorld,
-  submit,
-  type OwnWorld,
-} from '../support/processing.ts';
+import { afterAll, afterEach, expect, test } from '@jest/globals';
+import { heal, hurryReconcile, openOwnWorld, submit } from '../support/processing.ts';
 import { HANG_MS, HEAL_HANG_MS, eventually } from '../support/wait.ts';
-import { newApplication, type InProcess, type World } from '../support/world.ts';
+import { newApplication } from '../support/world.ts';
 
 type How = 'killed' | 'hung' | 'full' | 'answering errors';
 const OUTAGES: readonly { readonly how: How; readonly seconds: number }[] = [
@@ -34,20 +27,13 @@ const long = (process.env['LONG'] ?? '') !== '';
 const betweenSubmissionsMs = (seconds: number): number => (seconds > 60 ? 1_000 : 100);
 const BETWEEN_PROBES_MS = 250;
 
-let own: OwnWorld;
-let world: World;
-let ingest: InProcess;
-let processor: ServiceProcess;
-
-beforeAll(async () => {
-  own = await openOwnWorld();
-  world = own.world;
-  // The test's own client loses Redis too; without a listener that would fail the test.
-  world.stores.redis.on('error', () => {});
-  ingest = await world.start('ingest');
-  processor = await world.spawn('processor');
-});
+const own = await openOwnWorld();
+const { world } = own;
 afterAll(() => own.close());
+// The test's own client loses Redis too; without a listener that would fail the test.
+world.stores.redis.on('error', () => {});
+const ingest = await world.start('ingest');
+const processor = await world.spawn('processor');
 
 afterEach(async () => {
   for (const one of repeating.splice(0)) one.abandon();

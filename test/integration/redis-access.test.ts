@@ -1,13 +1,13 @@
 /** A Redis that lets in only some: a user with rights, or who has a certificate. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { afterAll, expect, test } from '@jest/globals';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createServer, type Server } from 'node:tls';
+import { createServer } from 'node:tls';
 import { Redis } from 'ioredis';
-import { startRedis, type Store } from '../../deploy/local/stores.ts';
+import { startRedis } from '../../deploy/local/stores.ts';
 import { makeCertificate } from '../support/certificate.ts';
+import { folderOfFile } from '../support/folder.ts';
 import { listen } from '../support/listen.ts';
 import { read } from '../support/pages.ts';
 import { submit } from '../support/processing.ts';
@@ -20,12 +20,8 @@ const RIGHTS = read('docs/stores.md').match(/^ACL SETUSER .+$/gm)!;
 const USER = 'partner-ingest';
 const names = ['ingest', 'processor', 'controller'] as const;
 const { world } = await worldOf();
-const folder = mkdtempSync(join(tmpdir(), 'redis-access-'));
+const folder = folderOfFile();
 const [pem, key] = ['ca.pem', 'key.pem'].map((name) => join(folder, name)) as [string, string];
-let store: Store;
-let admin: Redis;
-let front: Server;
-let url: string;
 let connections = 0;
 /** Every other connection ends without a word, as where the alert comes too late to be read. */
 let cutsOff = false;
@@ -43,27 +39,24 @@ const aboutRedis = async ({ adminUrl }: InProcess): Promise<readonly string[]> =
   return warnings.filter((words) => words.startsWith('Redis at '));
 };
 
-beforeAll(async () => {
-  store = await startRedis({ log: () => {} });
-  admin = new Redis(store.url);
-  makeCertificate(folder);
-  const redis = new URL(store.url);
-  const own = { key: readFileSync(key), cert: readFileSync(pem) };
-  front = createServer({ ...own, ca: own.cert, requestCert: true }, (client) => {
-    const server = connect(Number(redis.port), redis.hostname);
-    client.on('error', () => server.destroy()).pipe(server);
-    server.on('error', () => client.destroy()).pipe(client);
-  });
-  front.on('connection', (socket) => {
-    connections += 1;
-    if (cutsOff && connections % 2 === 0) socket.destroy();
-  });
-  url = `rediss://127.0.0.1:${await listen(front)}`;
+const store = await startRedis({ log: () => {} });
+const admin = new Redis(store.url);
+makeCertificate(folder);
+const redis = new URL(store.url);
+const own = { key: readFileSync(key), cert: readFileSync(pem) };
+const front = createServer({ ...own, ca: own.cert, requestCert: true }, (client) => {
+  const server = connect(Number(redis.port), redis.hostname);
+  client.on('error', () => server.destroy()).pipe(server);
+  server.on('error', () => client.destroy()).pipe(client);
 });
+front.on('connection', (socket) => {
+  connections += 1;
+  if (cutsOff && connections % 2 === 0) socket.destroy();
+});
+const url = `rediss://127.0.0.1:${await listen(front)}`;
 afterAll(async () => {
   admin.disconnect();
   front.close();
-  rmSync(folder, { recursive: true });
   await store.stop();
 });
 

@@ -2,32 +2,25 @@
  * A Redis behind one address that fails over. The old primary keeps its connections, and refuses
  * writes or hangs.
  */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, expect, test } from '@jest/globals';
 import { Redis } from 'ioredis';
-import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { startRedis, type Store } from '../../deploy/local/stores.ts';
 import { submit } from '../support/processing.ts';
-import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
+import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, worldOf } from '../support/world.ts';
 
 const { world } = await worldOf();
-let stores: readonly [Store, Store];
-let clients: readonly [Redis, Redis];
-let proxy: TcpProxy;
-let [ingest, processor]: ServiceProcess[] = [];
+const quiet = { log: () => {} };
+const stores = await Promise.all([startRedis(quiet), startRedis(quiet)]);
+const clients = [new Redis(stores[0].url), new Redis(stores[1].url)] as const;
+const proxy = await startTcpProxy(stores[0].url);
+const [ingest, processor] = await Promise.all([
+  world.spawn('ingest', { REDIS_URL: proxy.url }),
+  world.spawn('processor', { REDIS_URL: proxy.url }),
+]);
 let current: 0 | 1 = 0;
 
-beforeAll(async () => {
-  const quiet = { log: () => {} };
-  stores = await Promise.all([startRedis(quiet), startRedis(quiet)]);
-  clients = [new Redis(stores[0].url), new Redis(stores[1].url)];
-  proxy = await startTcpProxy(stores[0].url);
-  [ingest, processor] = await Promise.all([
-    world.spawn('ingest', { REDIS_URL: proxy.url }),
-    world.spawn('processor', { REDIS_URL: proxy.url }),
-  ]);
-});
 afterAll(async () => {
   await proxy.close();
   for (const client of clients) client.disconnect();
@@ -37,19 +30,19 @@ afterAll(async () => {
 /** Limiter, hints and workers use Redis, and an application is completed. */
 async function expectAllUses(): Promise<void> {
   const count = (name: string, labels: Record<string, string>): Promise<number> =>
-    world.metric(ingest!, `partner_ingest_${name}`, labels);
+    world.metric(ingest, `partner_ingest_${name}`, labels);
   const [hints, decisions] = [
     ['hints_total', { result: 'sent' }],
     ['limiter_decisions_total', { store: 'redis' }],
   ] as const;
   const before = [await count(...hints), await count(...decisions)];
   await eventually('the limiter and the hints to use Redis', async () => {
-    await submit(world, ingest!, newApplication());
+    await submit(world, ingest, newApplication());
     const now = [await count(...hints), await count(...decisions)];
     return now.every((value, index) => value > before[index]!);
   });
-  await world.recordIn('completed', await submit(world, ingest!, newApplication()));
-  const live = await fetch(`${processor!.adminUrl}/livez`);
+  await world.recordIn('completed', await submit(world, ingest, newApplication()));
+  const live = await fetch(`${processor.adminUrl}/livez`);
   expect([live.status, await live.text()]).toEqual([200, expect.any(String)]);
 }
 

@@ -1,5 +1,5 @@
 /** Compares the commands of each process on the wire with its rights in docs/stores.md. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, expect, test } from '@jest/globals';
 import { unlinkSync } from 'node:fs';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
@@ -12,13 +12,7 @@ import { recordOf } from '../support/records.ts';
 import { storedKeys } from '../support/stored-keys.ts';
 import { openTestStores } from '../support/test-stores.ts';
 import { eventually } from '../support/wait.ts';
-import {
-  newApplication,
-  openWorld,
-  requestIdOf,
-  type InProcess,
-  type World,
-} from '../support/world.ts';
+import { newApplication, requestIdOf, worldOf } from '../support/world.ts';
 
 const PROCESSES = ['ingest', 'processor', 'controller', 'console'] as const;
 type Name = (typeof PROCESSES)[number];
@@ -29,36 +23,25 @@ const WRITES = ['insert', 'update', 'delete', 'findAndModify', 'bulkWrite'];
 /** The audit asks whether its findings are put aside. */
 const wrong = recordOf({}, new Date(), { state: 'rejected', history: [] });
 
-let world: World;
-let wires: Record<Speaker, MongoWire>;
-let [controller, ingest, processor, desk]: InProcess[] = [];
-
-beforeAll(async () => {
-  const stores = await openTestStores();
-  await stores.close();
-  // Options of the connection string, which must not replace ours.
-  const url = new URL(stores.mongodbUri);
-  url.searchParams.set('w', '1');
-  url.searchParams.set('journal', 'false');
-  const opened = [...PROCESSES, 'operator' as const].map(
-    async (name) => [name, await startMongoWire(url.href)] as const,
-  );
-  wires = Object.fromEntries(await Promise.all(opened)) as Record<Speaker, MongoWire>;
-  world = await openWorld({
-    controller: false,
-    environment: {
-      MONGODB_URI: wires.operator.url,
-      RATE_LIMIT_MAX: '60',
-    },
-  });
-  await world.stores.requests.insertOne(wrong);
-  controller = await world.start('controller', { MONGODB_URI: wires.controller.url });
-  ingest = await world.start('ingest', { MONGODB_URI: wires.ingest.url });
-  processor = await world.start('processor', { MONGODB_URI: wires.processor.url });
-  desk = await world.start('console', { MONGODB_URI: wires.console.url });
-});
+const stores = await openTestStores();
+await stores.close();
+// Options of the connection string, which must not replace ours.
+const url = new URL(stores.mongodbUri);
+url.searchParams.set('w', '1');
+url.searchParams.set('journal', 'false');
+const opened = [...PROCESSES, 'operator' as const].map(
+  async (name) => [name, await startMongoWire(url.href)] as const,
+);
+const wires = Object.fromEntries(await Promise.all(opened)) as Record<Speaker, MongoWire>;
+const environment = { MONGODB_URI: wires.operator.url, RATE_LIMIT_MAX: '60' };
+const { world } = await worldOf([], { controller: false, environment });
+await world.stores.requests.insertOne(wrong);
+const start = (name: Name) => world.start(name, { MONGODB_URI: wires[name].url });
+const controller = await start('controller');
+const ingest = await start('ingest');
+const processor = await start('processor');
+const desk = await start('console');
 afterAll(async () => {
-  await world.close();
   for (const wire of Object.values(wires)) await wire.close();
 });
 
@@ -85,11 +68,11 @@ function concerns(): Record<string, readonly string[]> {
 
 /** Makes each process send each kind of command that it ever sends to the stores. */
 async function live(): Promise<void> {
-  const { completed, done } = operatorOf({ world, ingest: ingest! });
+  const { completed, done } = operatorOf({ world, ingest });
   const { id, application } = await completed();
-  await world.recordIn('rejected', await submit(world, ingest!, application));
-  await send(ingest!.url, { method: 'GET', key: world.key, path: `/api/v1/capital/ingest/${id}` });
-  await send(ingest!.url, { key: world.inactiveKey, body: '{}' });
+  await world.recordIn('rejected', await submit(world, ingest, application));
+  await send(ingest.url, { method: 'GET', key: world.key, path: `/api/v1/capital/ingest/${id}` });
+  await send(ingest.url, { key: world.inactiveKey, body: '{}' });
   const has = (state: string) =>
     eventually(state, async () => (await world.records({ state })).length === 1);
   await has('refused');
@@ -97,9 +80,9 @@ async function live(): Promise<void> {
   await done('partner', 'hold', 'demo');
   await eventually(
     'the hold',
-    async () => (await world.metric(processor!, 'partner_ingest_partners_held')) === 1,
+    async () => (await world.metric(processor, 'partner_ingest_partners_held')) === 1,
   );
-  const held = await submit(world, ingest!, newApplication());
+  const held = await submit(world, ingest, newApplication());
   await done('partner', 'release', 'demo');
   await hurryReconcile(world, [held]);
   await world.recordIn('completed', held);
@@ -115,13 +98,13 @@ async function live(): Promise<void> {
       : undefined,
   );
   const body = JSON.stringify(newApplication());
-  expect((await send(ingest!.url, { key: world.key, body })).status).toBe(500);
+  expect((await send(ingest.url, { key: world.key, body })).status).toBe(500);
   wires.ingest.answer(() => undefined);
   await has('withdrawn');
 }
 
 async function operate(): Promise<void> {
-  const { completed, done } = operatorOf({ world, ingest: ingest! });
+  const { completed, done } = operatorOf({ world, ingest });
   const { id } = await completed();
   await done('show', id, '--reveal', '--why', 'a look');
   await done('resend', id, '--yes');
@@ -139,14 +122,14 @@ async function look(): Promise<void> {
   const [completed] = await world.records({ state: 'completed' });
   const { _id: id, applicant } = completed!;
   const get = async (path: string) => {
-    const page = await fetch(desk!.url + path);
+    const page = await fetch(desk.url + path);
     expect({ path, status: page.status }).toEqual({ path, status: path.endsWith('x') ? 404 : 200 });
     return page;
   };
   const submitForm = async (page: string, path: string, fields: Record<string, string>) => {
     const form = await get(page);
     const [, token = ''] = /name="_csrf" value="([^"]+)"/.exec(await form.text()) ?? [];
-    const answer = await fetch(desk!.url + path, {
+    const answer = await fetch(desk.url + path, {
       method: 'POST',
       headers: { cookie: form.headers.getSetCookie()[0]!.split(';')[0]! },
       body: new URLSearchParams({ _csrf: token, ...fields }),
@@ -169,7 +152,7 @@ async function changeKeys(): Promise<void> {
   await eventually('the key', async () => (await stored()) === 3);
   const body = JSON.stringify(newApplication());
   const accepted = await eventually('a test', async () => {
-    const answer = await send(ingest!.url, { key, body });
+    const answer = await send(ingest.url, { key, body });
     return answer.status === 202 ? answer : undefined;
   });
   await world.recordIn('completed', requestIdOf(accepted));
@@ -184,12 +167,12 @@ test('each process uses exactly its documented rights, and every write waits for
   await changeKeys();
   await eventually('a request over the limit', async () => {
     await Promise.all(
-      Array.from({ length: 20 }, () => send(ingest!.url, { key: 'none', body: '{}' })),
+      Array.from({ length: 20 }, () => send(ingest.url, { key: 'none', body: '{}' })),
     );
     return (await world.rateLimited()).length > 0;
   });
   // Counters are written at the end at the latest.
-  for (const service of [ingest, processor, controller, desk]) await service!.close();
+  for (const service of [ingest, processor, controller, desk]) await service.close();
   const all = (rights: (name: Name) => string[]) =>
     Object.fromEntries(PROCESSES.map((name) => [name, rights(name)]));
   expect(all(used)).toEqual(all(documentedRights));

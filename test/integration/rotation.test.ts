@@ -1,18 +1,17 @@
 /** Credentials that change: a process leaves only if it is not let in any more. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { isAccessFault, contactReason } from '../../internal/platform/stores/contact-failure.ts';
 import { filesOfUri } from '../../internal/platform/process/follow-credentials.ts';
+import { folderOfFile } from '../support/folder.ts';
 import { send } from '../support/http.ts';
 import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { HEAL_HANG_MS, eventually } from '../support/wait.ts';
 import { newApplication, worldOf } from '../support/world.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'rotation-'));
+const folder = folderOfFile();
 const { world } = await worldOf();
-afterAll(() => rmSync(folder, { recursive: true }));
 
 const fileOf = (name: string, text: string): string => {
   const file = join(folder, name);

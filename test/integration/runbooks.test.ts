@@ -1,9 +1,8 @@
 /** Runs the functions of docs/runbooks/README.md with a local `kubectl`. */
-import { execFile } from 'node:child_process';
 import { createServer } from 'node:http';
-import { promisify } from 'node:util';
 import { expect, test } from '@jest/globals';
 import { Queue } from 'bullmq';
+import { run } from '../../tools/program.ts';
 import { ROOT } from '../../tools/root.ts';
 import { QUEUE_PREFIX } from '../../internal/queue/job.ts';
 import { listen } from '../support/listen.ts';
@@ -36,12 +35,7 @@ async function terminal(
     MONGODB_DATABASE: stores.database,
   };
   const script = `${blockOf(read('docs/runbooks/README.md'))}\n${KUBECTL}\n${command}`;
-  const { stdout } = await promisify(execFile)('bash', ['-c', script], {
-    cwd: ROOT,
-    env,
-    timeout: DEADLINE_MS,
-  });
-  return stdout;
+  return (await run('bash', ['-c', script], { cwd: ROOT, env, timeoutMs: DEADLINE_MS })).out;
 }
 
 test('ReconcileRescues: the first command finds a paused queue, and the second resumes it', async () => {

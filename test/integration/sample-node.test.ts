@@ -1,4 +1,4 @@
 /** The samples for partners in Node (docs/samples.md). */
 import { testSample } from '../support/samples.ts';
 
-testSample('Node', ['submit.mjs', 'list.mjs'], 'node');
+await testSample('Node', ['submit.mjs', 'list.mjs'], 'node');

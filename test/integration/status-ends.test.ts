@@ -8,7 +8,7 @@ import { EndSender, hearEnds } from '../../internal/queue/ends.ts';
 import { StatusReader, type StatusRecord } from '../../internal/submission/status-reader.ts';
 import { newRecord } from '../support/records.ts';
 import { submit } from '../support/processing.ts';
-import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
+import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, worldOf } from '../support/world.ts';
 
@@ -17,24 +17,19 @@ const log = createLogger('test', 'silent');
 const owner: Owner = ['demo', '127.0.0.1'];
 const WAIT_MS = 30_000;
 const { redisUrl, db, redis } = world.stores;
-let proxy: TcpProxy;
-let statuses: Statuses;
-let close: () => void;
 /** The ids of all messages. */
 const heard: string[] = [];
 
-beforeAll(async () => {
-  proxy = await startTcpProxy(redisUrl);
-  const reader = new StatusReader({ db });
-  // Its rounds never come, so only what is heard ends a wait early.
-  const loops = { start: () => undefined as never };
-  statuses = new Statuses({ reader, loops, drain: new AbortController().signal });
-  close = hearEnds(createRedis(proxy.url, { commandTimeoutMs: 1_000 }, { log }), (ids) => {
-    heard.push(...ids);
-    statuses.ended(ids);
-  });
-  await eventually('the subscription', isHeard);
+const proxy = await startTcpProxy(redisUrl);
+const reader = new StatusReader({ db });
+// Its rounds never come, so only what is heard ends a wait early.
+const loops = { start: () => undefined as never };
+const statuses = new Statuses({ reader, loops, drain: new AbortController().signal });
+const close = hearEnds(createRedis(proxy.url, { commandTimeoutMs: 1_000 }, { log }), (ids) => {
+  heard.push(...ids);
+  statuses.ended(ids);
 });
+beforeAll(() => eventually('the subscription', isHeard));
 afterAll(async () => {
   close();
   await proxy.close();

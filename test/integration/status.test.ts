@@ -99,27 +99,25 @@ describe('the answer', () => {
     }
   });
 
-  const emailTaken = {
-    field: 'email',
-    code: 'duplicate_email',
-    message: 'An account with this e-mail address exists already.',
-  } as const;
-  const elsewhere = (['email', 'ein'] as const).map((field) =>
-    duplicateReason(field, newId('req', new Date()), false),
-  );
-  const generic = { code: 'duplicate', message: 'An account for this applicant exists already.' };
-
-  test.each<[string, object[], SubmissionRecord['reasons']]>([
+  test.each<[string, object, samePartner: boolean]>([
     [
       'every reason, but not the other request',
-      [emailTaken],
-      [{ ...emailTaken, duplicateOf: newId('req', new Date()), samePartner: true }],
+      {
+        field: 'email',
+        code: 'duplicate_email',
+        message: 'An account with this e-mail address exists already.',
+      },
+      true,
     ],
-    ['one duplicate without a field for accounts of other partners', [generic], elsewhere],
-    ['the same for one of them', [generic], elsewhere.slice(1)],
-  ])('has %s', async (_what, reasons, stored) => {
-    const record = await insert({ state: 'rejected', reasons: stored! });
-    expectAnswer(await lookUp(record._id), 200, shown(record, ...told.rejected, reasons));
+    [
+      'one duplicate without a field for an account of another partner',
+      { code: 'duplicate', message: 'An account for this applicant exists already.' },
+      false,
+    ],
+  ])('has %s', async (_what, reason, samePartner) => {
+    const reasons = [duplicateReason('email', newId('req', new Date()), samePartner)];
+    const record = await insert({ state: 'rejected', reasons });
+    expectAnswer(await lookUp(record._id), 200, shown(record, ...told.rejected, [reason]));
   });
 });
 
@@ -215,19 +213,15 @@ describe('Prefer: wait', () => {
     expect(answer.json).toMatchObject({ data: { request_id: id, state: 'completed' } });
     expect(applied(answer)).toBe('wait=20');
     expect(applied(await wait(id, 'wait=31'))).toBe('wait=30');
-    for (const prefer of [
+    const none = [
       'wait',
-      'wait=',
       'wait=1.5',
       'nowait=5',
-      'wait=-1',
-      'foo="a, wait=9"',
       'foo="a\\", wait=9"',
       'foo=a; wait=9',
-      'wait; x=9',
-      'wait=x, wait=9',
       'wait=9 9',
-    ])
+    ];
+    for (const prefer of none)
       expect([prefer, applied(await wait(id, prefer))]).toEqual([prefer, undefined]);
     for (const prefer of ['wait=9;x="y, z"', 'foo="a;b", , WAIT = "9" ', 'wait=9, wait=1'])
       expect([prefer, applied(await wait(id, prefer))]).toEqual([prefer, 'wait=9']);

@@ -29,7 +29,7 @@ import { Withdrawals } from '../../internal/submission/withdrawals.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { databaseOf, driverOf } from '../simulation/driver.ts';
 import { MemoryCollection } from '../simulation/memory-collection.ts';
-import { noMetrics, ourParts, retention } from '../simulation/world.ts';
+import { noMetrics, retention, uniqueAccountKeys } from '../simulation/world.ts';
 import { storesOfFile } from '../support/test-stores.ts';
 import { timedDatabase } from '../support/timed-database.ts';
 import { HANG_MS, HEAL_HANG_MS } from '../support/wait.ts';
@@ -83,7 +83,7 @@ function openModel(): Opened {
   return open(
     databaseOf({
       [SUBMISSIONS]: driverOf(new MemoryCollection(['idempotencyDigest']), wire),
-      [ACCOUNTS]: driverOf(new MemoryCollection(ourParts.uniqueAccountKeys), wire),
+      [ACCOUNTS]: driverOf(new MemoryCollection(uniqueAccountKeys), wire),
       [TEST_ACCOUNTS]: driverOf(new MemoryCollection(), wire),
     }),
   );

@@ -1,17 +1,12 @@
 /** Traces of the real processes in a real OTLP receiver. */
-import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, afterEach, expect, test } from '@jest/globals';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { send, type Answer } from '../support/http.ts';
 import { listen } from '../support/listen.ts';
-import {
-  printTrace,
-  startOtlpReceiver,
-  type OtlpReceiver,
-  type ReceivedSpan,
-} from '../support/otlp-receiver.ts';
+import { printTrace, startOtlpReceiver, type ReceivedSpan } from '../support/otlp-receiver.ts';
 import { failedOnce } from '../support/processing.ts';
 import { HEAL_HANG_MS, eventually } from '../support/wait.ts';
 import { NO_REDIS, newApplication, requestIdOf, worldOf } from '../support/world.ts';
@@ -19,17 +14,11 @@ import { NO_REDIS, newApplication, requestIdOf, worldOf } from '../support/world
 const DOCS = new URL('../../docs/traces-and-logs.md', import.meta.url);
 
 const { world } = await worldOf();
-let collector: OtlpReceiver;
-let ingest: ServiceProcess;
-let processor: ServiceProcess;
-
-beforeAll(async () => {
-  collector = await startOtlpReceiver();
-  [ingest, processor] = await Promise.all([
-    world.spawn('ingest', collector.environment),
-    world.spawn('processor', collector.environment),
-  ]);
-});
+const collector = await startOtlpReceiver();
+const [ingest, processor] = await Promise.all([
+  world.spawn('ingest', collector.environment),
+  world.spawn('processor', collector.environment),
+]);
 afterAll(() => collector.close());
 afterEach(async () => {
   world.mail.setFault(undefined);

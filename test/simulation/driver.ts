@@ -7,19 +7,12 @@ import type {
   MemoryCollection,
   Stored,
   UpdateOptions,
-  UpdateOutcome,
 } from './memory-collection.ts';
 
 /** Carries a call to the database and its answer back. */
 export type Wire = <T>(execute: () => T) => Promise<T>;
 
-/** Changes an update on its way, to break the code that sends it. */
-export type Tamper = (sent: { readonly filter: Document; readonly update: Document }) => {
-  readonly filter: Document;
-  readonly update: Document;
-};
-
-export interface WriteConcern {
+interface WriteConcern {
   readonly w?: unknown;
   readonly j?: boolean;
   readonly journal?: boolean;
@@ -32,9 +25,7 @@ const clientConcern: WriteConcern =
 const isDurable = ({ w, j, journal }: WriteConcern): boolean =>
   w === 'majority' && (j ?? journal) === true;
 
-export interface DriverOptions {
-  readonly tamper?: Tamper;
-  readonly concern?: WriteConcern | undefined;
+interface DriverOptions {
   readonly replicates?: () => boolean;
   /** Whether a query would find nothing; such a query takes no simulated time. */
   readonly findsNothing?: (filter: Document) => boolean;
@@ -46,24 +37,15 @@ const WRITE_CONCERN_TIMED_OUT = 64;
 export function driverOf<T extends { _id: string }>(
   documents: MemoryCollection,
   wire: Wire,
-  {
-    tamper = (sent) => sent,
-    concern,
-    replicates = () => true,
-    findsNothing = () => false,
-  }: DriverOptions = {},
+  { replicates = () => true, findsNothing = () => false }: DriverOptions = {},
 ): Collection<T> {
-  const update = (filter: Document, changes: Document, options: UpdateOptions): UpdateOutcome => {
-    const sent = tamper({ filter, update: changes });
-    return documents.update(sent.filter, sent.update, options);
-  };
   /** Applies a write, and fails it if it asks for more durability than there is. */
   const write = <R>(
     apply: (durable: boolean) => R,
     asked: WriteConcern = clientConcern,
   ): Promise<R> =>
     wire(() => {
-      const wanted = isDurable(concern ?? asked);
+      const wanted = isDurable(asked);
       const durable = wanted && replicates();
       const result = apply(durable);
       if (wanted === durable) return result;
@@ -84,11 +66,11 @@ export function driverOf<T extends { _id: string }>(
         if (multi === true) {
           const ids = new Set((q['_id'] as { readonly $in: readonly string[] }).$in);
           return [...ids].reduce(
-            (n, _id) => n + update({ ...q, _id }, u, { durable }).matchedCount,
+            (n, _id) => n + documents.update({ ...q, _id }, u, { durable }).matchedCount,
             0,
           );
         }
-        const { matchedCount, upsertedCount } = update(q, u, { upsert, durable });
+        const { matchedCount, upsertedCount } = documents.update(q, u, { upsert, durable });
         return matchedCount + upsertedCount;
       }),
     ];
@@ -125,10 +107,10 @@ export function driverOf<T extends { _id: string }>(
     findOne: (filter: Document) => wire(() => documents.find(filter, { limit: 1 })[0] ?? null),
     insertOne: (document: Stored) => write((durable) => documents.insert(document, { durable })),
     updateOne: (filter: Document, changes: Document, { upsert }: UpdateOptions = {}) =>
-      write((durable) => update(filter, changes, { durable, upsert })),
+      write((durable) => documents.update(filter, changes, { durable, upsert })),
     findOneAndUpdate: (filter: Document, changes: Document, options: FindOptions) =>
       write((durable) => {
-        const { after } = update(filter, changes, { durable });
+        const { after } = documents.update(filter, changes, { durable });
         if (after === undefined) return null;
         return options.projection === undefined
           ? after

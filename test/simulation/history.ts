@@ -14,10 +14,10 @@ import {
 } from './plan.ts';
 import { startProcessor } from './processor.ts';
 import type { Temper } from './relay.ts';
-import { judge, Violation, watch, type Windows } from './rules.ts';
+import { judge, Violation, watch } from './rules.ts';
 import type { SimProcess } from './scheduler.ts';
 import { VERY_LATE_MS } from './wire.ts';
-import { ourParts, type Parts, type Sent, World } from './world.ts';
+import { type Sent, World } from './world.ts';
 
 /** An answer to a mail may take 10 minutes, and two ambiguous ends back off for 72 minutes each. */
 const QUIET_WITHIN_MS = 3 * 3_600_000;
@@ -25,13 +25,7 @@ const QUIET_WITHIN_MS = 3 * 3_600_000;
 const USED_UP_WITHIN_MS = 1.2 * 73 * 3_600_000;
 const WEEKS_MS = 3 * 7 * 24 * 3_600_000;
 
-export interface Told {
-  readonly windows: Windows;
-  readonly events: number;
-  readonly mails: number;
-  readonly states: Readonly<Record<string, number>>;
-  readonly simulatedMs: number;
-}
+export type Told = Awaited<ReturnType<typeof play>>;
 
 /**
  * Rejects with a `Violation` that tells what went wrong. `look` sees the world when all that was
@@ -39,9 +33,11 @@ export interface Told {
  */
 export async function play(
   planned: Plan,
-  parts: Partial<Parts> = {},
-  look: (world: World) => Promise<void> = () => Promise.resolve(),
-): Promise<Told> {
+  {
+    hasQueue = true,
+    look = () => Promise.resolve(),
+  }: { readonly hasQueue?: boolean; readonly look?: (world: World) => Promise<void> } = {},
+) {
   const plan = leapt(planned);
   let healed = false;
   let forgiving = false;
@@ -49,7 +45,7 @@ export async function play(
     const temper = plan.tempers[Number(/^person(\d)/i.exec(email)?.[1])] ?? 'takes';
     return forgiving || (healed && temper === 'blocks_us') ? 'takes' : temper;
   };
-  const world = new World(plan.seed, temperOf, { ...ourParts, ...parts });
+  const world = new World(plan.seed, temperOf, hasQueue);
   const { violations } = watch(world);
   const { scheduler } = world;
 
@@ -148,7 +144,7 @@ function start(world: World, plan: Plan): Pick<Operator, 'atRest'> {
   for (let index = 0; index < PROCESSORS; index += 1) newProcessor(index);
   const operator = startOperator(world, skew(PROCESSORS + 1));
 
-  const partner: Partner = startPartner(world, () => ingests[0]!);
+  const partner = startPartner(world, () => ingests[0]!);
   for (const { atMs, email, ein, valid, key } of plan.submissions) {
     scheduler.after(atMs, () => {
       partner.submit({
@@ -272,12 +268,7 @@ function countsOf(names: readonly string[]): Record<string, number> {
 /** The earlier try or its withdrawal may still be under way. */
 const AGAIN_MS = { from: 50, to: 4_000 } as const;
 
-interface Partner {
-  submit(submission: Submission): void;
-  atRest(): boolean;
-}
-
-function startPartner(world: World, ingestNow: () => Ingest): Partner {
+function startPartner(world: World, ingestNow: () => Ingest) {
   const { scheduler } = world;
   let waiting = 0;
   const heard = ({ answer }: Sent): boolean => answer !== undefined && answer !== 500;
@@ -295,7 +286,7 @@ function startPartner(world: World, ingestNow: () => Ingest): Partner {
     );
   };
   return {
-    submit: (submission) => {
+    submit: (submission: Submission) => {
       if (submission.key !== null) waiting += 1;
       trySending(submission, []);
     },

@@ -71,12 +71,9 @@ test('an adoption without an answer closes the connection in place of a 500', as
       lose = () => reject(new Error('connection closed'));
     });
   };
-  const requests = driverOf(new MemoryCollection(['idempotencyDigest']), wire, {
-    tamper: (sent) => {
-      if (Object.hasOwn(sent.update['$set'] ?? {}, 'adopted')) adoptions += 1;
-      return sent;
-    },
-  });
+  const documents = new MemoryCollection(['idempotencyDigest']);
+  documents.onWrite = ({ adopted }) => void (adoptions += Number(adopted === true));
+  const requests = driverOf(documents, wire);
   const commits = commitsTo(requests as unknown as Collection, () => passed);
   await commits.record(record('req_1'));
   expect(await commits.record(record('req_2'))).toMatchObject({ kind: 'unknown' });

@@ -9,18 +9,15 @@ const ACCEPT_MS = 2_000;
 
 export type Submission = Pick<Sent, 'email' | 'ein' | 'valid' | 'key'>;
 
-export interface Ingest {
-  readonly process: SimProcess;
-  submit(submission: Submission): Sent;
-}
+export type Ingest = ReturnType<typeof startIngestProcess>;
 
 type Request = Parameters<typeof submitApplication>[0];
 type Reply = Parameters<typeof submitApplication>[1];
 
-export function startIngestProcess(world: World, process: SimProcess): Ingest {
+export function startIngestProcess(world: World, process: SimProcess) {
   const { scheduler } = world;
   const tools = toolsOf(world, process);
-  const submit: Ingest['submit'] = (fields) => {
+  const submit = (fields: Submission): Sent => {
     const body = {
       email: fields.email,
       business_name: 'Any',
@@ -50,7 +47,6 @@ export function startIngestProcess(world: World, process: SimProcess): Ingest {
 
 /** What cmd/ingest/wire.ts gives the server, over the simulated database, queue and clock. */
 function toolsOf(world: World, process: SimProcess): SubmitTools {
-  const { parts } = world;
   const writing = world.connect(process, 'ingest', ACCEPT_MS);
   const { clock } = writing;
   const metrics = noMetrics as never;
@@ -90,20 +86,10 @@ function toolsOf(world: World, process: SimProcess): SubmitTools {
       countTest: () => Promise.reject(new Error('no test is played')),
     },
     lookUps: false,
-    commits: {
-      record: async (record) => {
-        const result = await group.record(record);
-        const isTaken = result.kind === 'in_doubt' && parts.takesDoubtForStored;
-        return isTaken ? { kind: 'stored' } : result;
-      },
-    },
+    commits: group,
     outages: { note: () => {} },
     refusals: { keep: () => {} },
-    withdrawals: {
-      add: (record) => {
-        if (parts.withdraws) withdrawals.add(record);
-      },
-    },
+    withdrawals,
     hints: {
       add: (hint) =>
         void world.queue

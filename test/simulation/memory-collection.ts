@@ -22,7 +22,7 @@ export interface UpdateOptions {
   readonly durable?: boolean;
 }
 
-export interface UpdateOutcome {
+interface UpdateOutcome {
   readonly matchedCount: number;
   readonly upsertedCount: number;
   readonly after: Stored | undefined;
@@ -190,9 +190,6 @@ function updated(before: Stored, update: Document, inserting: boolean): Stored {
           break;
         case '$inc':
           set(after, path, Number(present ?? 0) + Number(value));
-          break;
-        case '$min':
-          if (present === undefined || isBelow(value, present)) set(after, path, copy(value));
           break;
         case '$push':
           set(after, path, [...((present as unknown[] | undefined) ?? []), copy(value)]);

@@ -40,14 +40,9 @@ const never = new AbortController().signal;
 
 type SingleOrder = Exclude<OrderEvent, BulkOrder>;
 
-export interface Operator {
-  /** Gives the order, and repeats it after a failure or a change. */
-  order(requestId: string, event: OrderEvent): void;
-  hold(onHold: boolean): void;
-  atRest(): boolean;
-}
+export type Operator = ReturnType<typeof startOperator>;
 
-export function startOperator(world: World, skewMs: number): Operator {
+export function startOperator(world: World, skewMs: number) {
   const process = world.newProcess('operator', skewMs);
   const { db, clock, holds } = world.connect(process, 'operator');
   const moves = new OperatorMoves({ db, retention, clock });
@@ -104,7 +99,8 @@ export function startOperator(world: World, skewMs: number): Operator {
     world.scheduler.after(0, run, process);
   };
   return {
-    order: (requestId, event) => {
+    /** Gives the order, and repeats it after a failure or a change. */
+    order: (requestId: string, event: OrderEvent): void => {
       orders += 1;
       const address = `Corrected.${orders}.${requestId}@example.com`;
       if (event === 'correct_address') world.corrected.add(requestId);
@@ -116,7 +112,7 @@ export function startOperator(world: World, skewMs: number): Operator {
         });
       });
     },
-    hold: (onHold) => {
+    hold: (onHold: boolean): void => {
       const setHold = async (): Promise<boolean> => {
         await (onHold ? holds.set('demo', 'somebody') : holds.clear('demo', 'somebody'));
         return true;

@@ -38,40 +38,10 @@ export const bulkOrders = {
 } as const;
 export type BulkOrder = keyof typeof bulkOrders;
 
-export interface Fault {
-  readonly kind: FaultKind;
-  readonly atMs: number;
-  /** The submission that `atMs` counts from; null is the start. */
-  readonly near: number | null;
-  readonly forMs: number;
-  readonly target: number;
-}
-
 export const CLOCK_LEAPS_MS = [60_000, 3_600_000, 30 * 86_400_000].flatMap((ms) => [ms, -ms]);
 
-export interface Plan {
-  /** Seeds latencies, the choice of workers and the faults of calls. */
-  readonly seed: number;
-  readonly submissions: readonly {
-    readonly atMs: number;
-    /** One of few, as the EIN is, so that they collide. */
-    readonly email: number;
-    readonly ein: number;
-    readonly valid: boolean;
-    /** One of few idempotency keys, so that they collide; null sends none. */
-    readonly key: number | null;
-  }[];
-  readonly tempers: readonly Temper[];
-  readonly faults: readonly Fault[];
-  readonly orders: readonly {
-    readonly atMs: number;
-    readonly submission: number;
-    readonly event: OrderEvent;
-  }[];
-  readonly skewsMs: readonly number[];
-  /** Moves everything after `atMs` to a later time. */
-  readonly leap?: { readonly atMs: number; readonly byMs: number } | undefined;
-}
+export type Plan = typeof plans extends fc.Arbitrary<infer One> ? One : never;
+export type Fault = Plan['faults'][number];
 
 export function leapt(plan: Plan): Plan {
   const { leap } = plan;
@@ -127,29 +97,32 @@ const LEAPS_MS = [
   30 * 24 * HOUR_MS + MINUTE_MS,
 ];
 
-export const plans: fc.Arbitrary<Plan> = fc.record({
+export const plans = fc.record({
+  /** Seeds latencies, the choice of workers and the faults of calls. */
   seed: fc.nat(),
   submissions: fc.array(
     fc.record({
       atMs: time,
+      /** One of few, as the EIN is, so that they collide. */
       email: person,
       ein: person,
       valid: fc.oneof(
         { arbitrary: fc.constant(true), weight: 9 },
         { arbitrary: fc.constant(false), weight: 1 },
       ),
+      /** One of few idempotency keys, so that they collide; null sends none. */
       key: fc.option(fc.nat(1)),
     }),
     { minLength: 1, maxLength: 5 },
   ),
   tempers: fc.array(
     fc.oneof(
-      { arbitrary: fc.constant('takes' as const), weight: 48 },
+      { arbitrary: fc.constant<Temper>('takes'), weight: 48 },
       {
         arbitrary: fc.constantFrom<Temper>('no_such_mailbox', 'busy', 'slow', 'blocks_us'),
         weight: 32,
       },
-      { arbitrary: fc.constant('always_busy' as const), weight: 1 },
+      { arbitrary: fc.constant<Temper>('always_busy'), weight: 1 },
     ),
     { minLength: PEOPLE, maxLength: PEOPLE },
   ),
@@ -157,6 +130,7 @@ export const plans: fc.Arbitrary<Plan> = fc.record({
     fc.record({
       kind: fc.constantFrom(...faultKinds),
       atMs: time,
+      /** The submission that `atMs` counts from; null is the start. */
       near: fc.option(fc.nat(4)),
       forMs: fc.oneof(fc.nat(3_000), fc.nat(90_000)),
       target: fc.nat(PROCESSORS - 1),
@@ -171,6 +145,7 @@ export const plans: fc.Arbitrary<Plan> = fc.record({
     }),
     { maxLength: 6 },
   ),
+  /** Moves everything after `atMs` to a later time. */
   leap: fc.option(fc.record({ atMs: fc.nat(2 * PLANNED_MS), byMs: fc.constantFrom(...LEAPS_MS) }), {
     freq: 2,
     nil: undefined,

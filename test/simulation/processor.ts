@@ -65,14 +65,12 @@ export function startProcessor(world: World, process: SimProcess): () => void {
   const take = (...[records, step]: Parameters<Parameters<typeof queue.startWorker>[1]>): void =>
     line.put(worksOf(records, step, clock.now()));
   queue.startWorker(process, take, () => !line.paused);
-  if (world.parts.reconciles) {
-    const reconcile = new Reconcile({ due: dueWork, line, store, holds, clock });
-    const round = async (): Promise<void> => {
-      await holds.refresh().catch(() => {});
-      await reconcile.round();
-    };
-    scheduler.as(process, () => workWhenDue(world, process, clock, round));
-  }
+  const reconcile = new Reconcile({ due: dueWork, line, store, holds, clock });
+  const round = async (): Promise<void> => {
+    await holds.refresh().catch(() => {});
+    await reconcile.round();
+  };
+  scheduler.as(process, () => workWhenDue(world, process, clock, round));
   const close = async (): Promise<void> => {
     process.closing = true;
     const late = new AbortController();

@@ -3,6 +3,7 @@
  */
 import type { Hint, Retry, Step } from '../../internal/queue/job.ts';
 import type { Scheduler, SimProcess } from './scheduler.ts';
+import type { World } from './world.ts';
 
 interface Job {
   readonly hint: Hint | Retry;
@@ -15,20 +16,14 @@ type Take = (records: readonly Hint[], step: Step) => void;
 const FULL = 0.3;
 const FULL_MS = 1_500;
 
-export interface RedisWeather {
-  away: boolean;
-  lossy: number;
-  repeating: number;
-}
-
 export class SimQueue {
   readonly #scheduler: Scheduler;
-  readonly #weather: RedisWeather;
+  readonly #weather: World['redis'];
   readonly #exists: boolean;
   readonly #jobs = new Set<Job>();
   #idle: { readonly process: SimProcess; readonly wake: () => void }[] = [];
 
-  constructor(scheduler: Scheduler, weather: RedisWeather, exists: boolean) {
+  constructor(scheduler: Scheduler, weather: World['redis'], exists: boolean) {
     this.#scheduler = scheduler;
     this.#weather = weather;
     this.#exists = exists;

@@ -7,20 +7,10 @@ import {
   type Refusal,
 } from '../../internal/mail/relay-answers.ts';
 import type { Scheduler, SimProcess } from './scheduler.ts';
+import type { World } from './world.ts';
 
 /** The behaviour of an applicant's mail server. */
 export type Temper = 'takes' | 'no_such_mailbox' | 'busy' | 'always_busy' | 'slow' | 'blocks_us';
-
-export interface RelayWeather {
-  away: boolean;
-  /** The share of sessions that are cut. */
-  shaky: number;
-  refuses: boolean;
-  /** The server answers 4xx to each mail. */
-  turnsAway: boolean;
-  /** Takes every mail and answers only at this time. */
-  hangsUntil: number;
-}
 
 export interface SentMail {
   readonly accountId: string;
@@ -51,11 +41,11 @@ const LONGEST_ANSWER_MS = 590_000;
 export class SimRelay {
   readonly mails: SentMail[] = [];
   readonly #scheduler: Scheduler;
-  readonly #weather: RelayWeather;
+  readonly #weather: World['smtp'];
   readonly #temperOf: (email: string) => Temper;
   readonly #busyLeft = new Map<string, number>();
 
-  constructor(scheduler: Scheduler, weather: RelayWeather, temperOf: (email: string) => Temper) {
+  constructor(scheduler: Scheduler, weather: World['smtp'], temperOf: (email: string) => Temper) {
     this.#scheduler = scheduler;
     this.#weather = weather;
     this.#temperOf = temperOf;

@@ -3,6 +3,7 @@ import { MongoNetworkError, MongoServerSelectionError } from 'mongodb';
 import type { Actor } from '../../internal/submission/states.ts';
 import type { Wire } from './driver.ts';
 import type { Scheduler } from './scheduler.ts';
+import type { World } from './world.ts';
 
 /** Time-outs of internal/platform/stores/mongo.ts. */
 const SERVER_SELECTION_MS = 2_000;
@@ -12,18 +13,10 @@ export const VERY_LATE_MS = 90_000;
 
 const fates = ['request lost', 'answer lost', 'given up', 'slow'] as const;
 
-export interface MongoWeather {
-  /** Calls are lost, or arrive late, by chance. */
-  away: boolean;
-  stalled: boolean;
-  shaky: number;
-  caller: Actor | undefined;
-}
-
 /** A wire for a process; `socketTimeoutMs` is how long the client waits. */
 export function newWire(
   scheduler: Scheduler,
-  weather: MongoWeather,
+  weather: World['mongo'],
   caller: Actor,
   socketTimeoutMs = SOCKET_TIMEOUT_MS,
 ): Wire {

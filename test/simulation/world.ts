@@ -21,45 +21,17 @@ import {
   type ProcessorMetrics,
 } from '../../internal/telemetry/metrics.ts';
 import { MemoryCollection, type Document } from './memory-collection.ts';
-import { SimQueue, type RedisWeather } from './queue.ts';
+import { SimQueue } from './queue.ts';
 import { retention as kept } from '../support/records.ts';
 import { newRandom, type Random } from '../support/random.ts';
-import { SimRelay, type RelayWeather, type Temper } from './relay.ts';
+import { SimRelay, type Temper } from './relay.ts';
 import { Scheduler, type SimProcess } from './scheduler.ts';
 import type { Ended } from './told.ts';
-import { newWire, type MongoWeather } from './wire.ts';
-import { databaseOf, driverOf, type Tamper, type Wire, type WriteConcern } from './driver.ts';
+import { newWire } from './wire.ts';
+import { databaseOf, driverOf, type Wire } from './driver.ts';
 
-/** Parts that a test replaces by broken ones. */
-export interface Parts {
-  readonly Store: typeof WorkerMoves;
-  readonly Ledger: typeof LedgerStore;
-  readonly tamper: Tamper;
-  readonly uniqueAccountKeys: readonly string[];
-  readonly reconciles: boolean;
-  /** False: Redis is away for good. */
-  readonly hasQueue: boolean;
-  readonly withdraws: boolean;
-  /** True: ingest takes a write in doubt as stored. */
-  readonly takesDoubtForStored: boolean;
-  /** True: processes go by their local clocks. */
-  readonly localClocks: boolean;
-  /** The write concern of every write; undefined is the service's own. */
-  readonly concern: WriteConcern | undefined;
-}
-
-export const ourParts: Parts = {
-  Store: WorkerMoves,
-  Ledger: LedgerStore,
-  tamper: (sent) => sent,
-  uniqueAccountKeys: ['emailNormalized', 'ein', 'requestId'],
-  reconciles: true,
-  hasQueue: true,
-  withdraws: true,
-  takesDoubtForStored: false,
-  localClocks: false,
-  concern: undefined,
-};
+/** What the indexes of accounts keep unique. */
+export const uniqueAccountKeys = ['emailNormalized', 'ein', 'requestId'];
 
 /** What was sent, and the answer. */
 export interface Sent {
@@ -77,18 +49,12 @@ export interface Sent {
 }
 
 /** A time in which a process or its connection to MongoDB was disturbed. */
-export interface Disturbance {
+interface Disturbance {
   readonly kind: 'killed' | 'frozen' | 'cutOff';
   /** Undefined stands for every process. */
   readonly process: SimProcess | undefined;
   readonly from: number;
   until: number;
-}
-
-/** The time of an erasure, and the mails that may have been out by then. */
-export interface Erasure {
-  readonly at: number;
-  readonly possibleMails: number;
 }
 
 export const retention = { ...kept, malformedDays: 30, refusedDays: 7 };
@@ -104,20 +70,28 @@ export class World {
   readonly random: Random;
   readonly scheduler: Scheduler;
   readonly requests = new MemoryCollection(['idempotencyDigest']);
-  readonly accounts: MemoryCollection;
+  readonly accounts = new MemoryCollection(uniqueAccountKeys);
   readonly holds = new MemoryCollection();
-  readonly mongo: MongoWeather = { away: false, stalled: false, shaky: 0, caller: undefined };
-  readonly redis: RedisWeather = { away: false, lossy: 0, repeating: 0.05 };
-  readonly smtp: RelayWeather = {
+  readonly mongo = {
+    /** Calls are lost, or arrive late, by chance. */
     away: false,
+    stalled: false,
+    shaky: 0,
+    caller: undefined as Actor | undefined,
+  };
+  readonly redis = { away: false, lossy: 0, repeating: 0.05 };
+  readonly smtp = {
+    away: false,
+    /** The share of sessions that are cut. */
     shaky: 0,
     refuses: false,
+    /** The server answers 4xx to each mail. */
     turnsAway: false,
+    /** Takes every mail and answers only at this time. */
     hangsUntil: 0,
   };
   readonly queue: SimQueue;
   readonly relay: SimRelay;
-  readonly parts: Parts;
   readonly sent: Sent[] = [];
   readonly disturbances: Disturbance[] = [];
   /** Times of operators' wishes for a mail, by account id. */
@@ -130,7 +104,8 @@ export class World {
   /** Orders to reopen, from the first try to the last. */
   readonly reopens: { readonly requestId: string; until: number }[] = [];
   readonly untrue: string[] = [];
-  readonly erasures = new Map<string, Erasure>();
+  /** The time of an erasure, and the mails that may have been out by then. */
+  readonly erasures = new Map<string, { readonly at: number; readonly possibleMails: number }>();
   readonly erasedAccounts = new Map<string, Account>();
   /** With the request that named the person. */
   readonly toErase = new Map<string, string | undefined>();
@@ -139,12 +114,11 @@ export class World {
   /** Called whenever a `dueAt` may have changed. */
   readonly onDue: (() => void)[] = [];
 
-  constructor(seed: number, temperOf: (email: string) => Temper, parts: Parts = ourParts) {
+  /** Without a queue Redis is away for good. */
+  constructor(seed: number, temperOf: (email: string) => Temper, hasQueue: boolean) {
     this.random = newRandom(seed);
     this.scheduler = new Scheduler(this.random);
-    this.parts = parts;
-    this.accounts = new MemoryCollection(parts.uniqueAccountKeys);
-    this.queue = new SimQueue(this.scheduler, this.redis, parts.hasQueue);
+    this.queue = new SimQueue(this.scheduler, this.redis, hasQueue);
     this.relay = new SimRelay(this.scheduler, this.smtp, temperOf);
   }
 
@@ -154,18 +128,15 @@ export class World {
 
   /** The stores of a process, on a client of its own. */
   connect(process: SimProcess, caller: Actor, socketTimeoutMs?: number) {
-    const { Store, Ledger } = this.parts;
     const wire: Wire = newWire(this.scheduler, this.mongo, caller, socketTimeoutMs);
     const clock = this.#clockOf(process);
-    const { tamper, concern } = this.parts;
     const options = {
-      concern,
       replicates: () =>
         !this.mongo.stalled && !this.random.chance(this.mongo.shaky * NOT_REPLICATED),
     };
     const findsNothing = (filter: Document): boolean => this.#findsNothingDue(filter);
     const collections = {
-      [SUBMISSIONS]: driverOf(this.requests, wire, { tamper, findsNothing, ...options }),
+      [SUBMISSIONS]: driverOf(this.requests, wire, { findsNothing, ...options }),
       [ACCOUNTS]: driverOf(this.accounts, wire, options),
       [TEST_ACCOUNTS]: driverOf(new MemoryCollection(), wire, options),
       [PARTNER_HOLDS]: driverOf(this.holds, wire, options),
@@ -175,11 +146,11 @@ export class World {
     return {
       clock,
       db,
-      store: new Store({ db, retention, clock }),
+      store: new WorkerMoves({ db, retention, clock }),
       dueWork: new DueWork({ db, clock }),
       holds: new PartnerHolds({ db, clock }),
       accounts: new AccountStore({ db, clock }),
-      ledger: new Ledger({ db, clock }),
+      ledger: new LedgerStore({ db, clock }),
       ping: () => wire(() => true),
     };
   }
@@ -187,7 +158,6 @@ export class World {
   /** The measurement is wrong by up to half a second. */
   #clockOf(process: SimProcess): Clock {
     const local = this.scheduler.clockOf(process);
-    if (this.parts.localClocks) return local;
     const clock = new DatabaseClock(local);
     const localTime = later(this.scheduler.date(), process.skewMs % 500);
     void clock.measure({ command: () => Promise.resolve({ localTime }) });

@@ -1,25 +1,15 @@
 /** Self-signed certificates, new for each test. */
 import { execFileSync } from 'node:child_process';
+import { chmodSync } from 'node:fs';
 import { join } from 'node:path';
-
-const HERE = 'IP:127.0.0.1';
 
 /**
  * Writes `key.pem` and `ca.pem` into `folder`, for names such as `DNS:localhost`, valid for a day.
  */
-export function makeCertificate(folder: string, names: readonly string[] = [HERE]): void {
-  const kind = [
-    '-x509',
-    '-newkey',
-    'ec',
-    '-pkeyopt',
-    'ec_paramgen_curve:prime256v1',
-    '-nodes',
-    '-days',
-    '1',
-  ];
+export function makeCertificate(folder: string, names: readonly string[] = ['IP:127.0.0.1']): void {
+  const kind = '-x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1'.split(' ');
   const subject = ['-subj', '/CN=here', '-addext', `subjectAltName=${names.join(',')}`];
   const files = ['-keyout', join(folder, 'key.pem'), '-out', join(folder, 'ca.pem')];
   execFileSync('openssl', ['req', ...kind, ...subject, ...files], { stdio: 'ignore' });
-  execFileSync('chmod', ['644', join(folder, 'key.pem')]);
+  chmodSync(join(folder, 'key.pem'), 0o644);
 }

@@ -45,6 +45,10 @@ export function withValue(values: Json, path: string, value: unknown): Json {
   };
 }
 
+/** Returns `values` with each of these, by path. */
+export const withValues = (values: Json, more: Json): Json =>
+  Object.entries(more).reduce<Json>((all, [path, value]) => withValue(all, path, value), values);
+
 /** Runs `helm`; the values go to standard input for `-f -`. */
 export async function helm(
   args: readonly string[],
@@ -60,29 +64,34 @@ export async function helm(
   });
 }
 
-const templateArgs = (release: string, namespace: string, ...files: string[]): string[] => [
-  'template',
-  release,
-  CHART,
-  `--namespace=${namespace}`,
-  ...[...files, '-'].flatMap((file) => ['-f', file]),
-];
-
 export interface RenderOptions {
   readonly release?: string;
   readonly namespace?: string;
   /** Kinds that operators have added to the cluster. */
   readonly apiVersions?: readonly string[];
+  /** Values besides those given. */
+  readonly files?: readonly string[];
 }
 
-/** Runs `helm template`; rejects with Helm's message. */
-export async function renderText(
+const template = (
   values: Json,
-  { release = 'demo', namespace = 'demo', apiVersions = [] }: RenderOptions = {},
-) {
-  const args = templateArgs(release, namespace);
-  const more = apiVersions.map((version) => `--api-versions=${version}`);
-  const { code, out, err } = await helm([...args, ...more], values);
+  { release = 'demo', namespace = 'demo', apiVersions = [], files = [] }: RenderOptions = {},
+): Promise<Ended> =>
+  helm(
+    [
+      'template',
+      release,
+      CHART,
+      `--namespace=${namespace}`,
+      ...[...files, '-'].flatMap((file) => ['-f', file]),
+      ...apiVersions.map((version) => `--api-versions=${version}`),
+    ],
+    values,
+  );
+
+/** Runs `helm template`; rejects with Helm's message. */
+export async function renderText(values: Json, options?: RenderOptions): Promise<string> {
+  const { code, out, err } = await template(values, options);
   if (code !== 0) throw new Error(err);
   return out;
 }
@@ -107,9 +116,9 @@ export async function renderExample(
   namespace: string,
 ): Promise<Rendered[]> {
   const overlay = readFileSync(EXAMPLES + name, 'utf8').startsWith('# Overlay: ');
-  const files = overlay ? ['production.values.yaml', name] : [name];
-  const args = templateArgs('demo', namespace, ...files.map((file) => EXAMPLES + file));
-  const { code, out, err } = await helm(args, values);
+  const names = overlay ? ['production.values.yaml', name] : [name];
+  const files = names.map((file) => EXAMPLES + file);
+  const { code, out, err } = await template(values, { namespace, files });
   if (code !== 0 || err !== '') throw new Error(err);
   return objectsOf(out);
 }
@@ -130,8 +139,7 @@ export function objectsOf(text: string): Rendered[] {
 
 /** Returns Helm's message; fails if Helm accepts `values`. */
 export async function refusal(values: Json, apiVersions: readonly string[] = []): Promise<string> {
-  const more = apiVersions.map((version) => `--api-versions=${version}`);
-  const { code, err } = await helm([...templateArgs('demo', 'demo'), ...more], values);
+  const { code, err } = await template(values, { apiVersions });
   if (code === 0) throw new Error('Helm accepted these values');
   return err;
 }
@@ -146,22 +154,17 @@ export function one(objects: readonly Rendered[], kind: string, nameEnd = ''): R
   return object;
 }
 
-/** All pods, also those of Deployments and StatefulSets, with their volumes. */
+/** All pods, also those of Deployments and StatefulSets. */
 export function podsOf(
   objects: readonly Rendered[],
 ): { owner: string; metadata: Json; spec: Json }[] {
   return objects.flatMap((object) => {
-    const owner = `${object.kind} ${object.metadata.name}`;
-    if (object.kind === 'Pod')
-      return [{ owner, metadata: object.metadata, spec: object['spec'] as Json }];
-    const template = object['spec']?.template as Json | undefined;
-    if (template?.['spec'] === undefined) return [];
-    const claims = ((object['spec'].volumeClaimTemplates ?? []) as Json[]).map(({ metadata }) => ({
-      name: metadata.name as string,
-      persistentVolumeClaim: { claimName: metadata.name as string },
-    }));
-    const volumes = [...((template['spec'].volumes ?? []) as Json[]), ...claims];
-    return [{ owner, metadata: template['metadata'], spec: { ...template['spec'], volumes } }];
+    const { metadata, spec } = (
+      object.kind === 'Pod' ? object : (object['spec']?.template ?? {})
+    ) as Json;
+    return spec === undefined
+      ? []
+      : [{ owner: `${object.kind} ${object.metadata.name}`, metadata, spec }];
   });
 }
 

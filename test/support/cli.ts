@@ -10,13 +10,7 @@ import { failedOnce, submit } from './processing.ts';
 import { HANG_MS } from './wait.ts';
 import { newApplication, worldOf, type InProcess, type World } from './world.ts';
 
-export interface Ran {
-  readonly code: number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- each test knows what it asked for
-  json<T>(): T;
-}
+export type Ran = ReturnType<typeof ran>;
 
 type Environment = Readonly<Record<string, string>>;
 
@@ -25,8 +19,8 @@ const OPERATOR = { USER: 'test-operator' };
 // A terminal that runs Jest would add colours.
 process.env['NO_COLOR'] = '1';
 
-function ran(code: number | null, stdout: string, stderr: string): Ran {
-  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- as above
+function ran(code: number | null, stdout: string, stderr: string) {
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- each test knows what it asked for
   return { code, stdout, stderr, json: <T>() => JSON.parse(stdout) as T };
 }
 

@@ -169,16 +169,9 @@ function serverOf(kubeconfig: string): string {
 }
 
 /** A second kube-apiserver on the same etcd, which a test may kill and stop. */
-export interface OwnApiServer {
-  readonly url: string;
-  running(): boolean;
-  signal(signal: NodeJS.Signals): void;
-  kill(): Promise<void>;
-  /** Starts it on the same port, without past versions. */
-  start(): Promise<void>;
-}
+export type OwnApiServer = Awaited<ReturnType<typeof startOwnApiServer>>;
 
-export async function startOwnApiServer(cluster: Cluster): Promise<OwnApiServer> {
+export async function startOwnApiServer(cluster: Cluster) {
   const port = await freePort();
   const url = `https://127.0.0.1:${port}`;
   if (COMMAND.length === 0)
@@ -188,10 +181,10 @@ export async function startOwnApiServer(cluster: Cluster): Promise<OwnApiServer>
   );
   const admin = new Kubernetes(cluster.kubeconfig(url)).client(CoreV1Api, HANG_MS);
   let child: ChildProcess | undefined;
-  const server: OwnApiServer = {
+  const server = {
     url,
     running: () => child !== undefined,
-    signal: (signal) => void child?.kill(signal),
+    signal: (signal: NodeJS.Signals) => void child?.kill(signal),
     async kill() {
       const dying = child;
       child = undefined;
@@ -202,6 +195,7 @@ export async function startOwnApiServer(cluster: Cluster): Promise<OwnApiServer>
       dying.kill('SIGKILL');
       await gone;
     },
+    /** Starts it on the same port, without past versions. */
     async start() {
       child = spawn(program, args, { stdio: 'ignore' });
       await eventually(

@@ -6,12 +6,7 @@ import { connect, type Socket } from 'node:net';
 /** The number is below the backlog of a server. */
 const OPENING_AT_ONCE = 250;
 
-export interface Crowd {
-  readonly open: number;
-  /** Connections that ended without an answer. */
-  readonly unanswered: number;
-  destroy(): void;
-}
+export type Crowd = Awaited<ReturnType<typeof openCrowd>>;
 
 interface CrowdOptions {
   readonly url: string;
@@ -24,7 +19,7 @@ interface CrowdOptions {
 }
 
 /** Opens the connections; resolves once each is opened or refused. */
-export async function openCrowd(options: CrowdOptions): Promise<Crowd> {
+export async function openCrowd(options: CrowdOptions) {
   const { hostname, port } = new URL(options.url);
   const sockets = new Set<Socket>();
   let [begun, open, unanswered, over] = [0, 0, 0, false];
@@ -71,6 +66,7 @@ export async function openCrowd(options: CrowdOptions): Promise<Crowd> {
     get open() {
       return open;
     },
+    /** Connections that ended without an answer. */
     get unanswered() {
       return unanswered;
     },

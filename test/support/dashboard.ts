@@ -1,17 +1,6 @@
 /** The dashboard of the chart. */
 import { read } from './pages.ts';
 
-export interface BoardPanel {
-  readonly id: number;
-  readonly type: string;
-  readonly title: string;
-  readonly description: string;
-  readonly unit: string;
-  /** PromQL with Grafana's variables. */
-  readonly queries: readonly string[];
-  readonly leadsTo: number | undefined;
-}
-
 /** A folded row holds its panels. */
 interface GrafanaPanel {
   readonly id: number;
@@ -28,8 +17,8 @@ const board = JSON.parse(read('charts/partner-ingest/dashboards/partner-ingest.j
   readonly panels: readonly GrafanaPanel[];
 };
 
-/** All panels with data, from top to bottom. */
-export const dashboardPanels: readonly BoardPanel[] = board.panels
+/** All panels with data, from top to bottom; queries have Grafana's variables. */
+export const dashboardPanels = board.panels
   .flatMap((panel) => [panel, ...(panel.panels ?? [])])
   .filter(({ type }) => type !== 'row')
   .map(({ id, type, title, description = '', fieldConfig, targets = [], links = [] }) => ({

@@ -11,19 +11,14 @@ const NO_SUCH_NAME = 3;
 /** A pointer to the name in the question. */
 const SAME_NAME = 0xc000 + HEADER_BYTES;
 
-export interface DnsRecords {
+interface DnsRecords {
   readonly srv: Readonly<
     Record<string, readonly { readonly name: string; readonly port: number }[]>
   >;
   readonly txt: Readonly<Record<string, string>>;
 }
 
-export interface DnsServer {
-  readonly address: string;
-  close(): Promise<void>;
-}
-
-export async function startDnsServer(records: DnsRecords): Promise<DnsServer> {
+export async function startDnsServer(records: DnsRecords) {
   const socket = createSocket('udp4');
   socket.on('message', (query, client) =>
     socket.send(answer(query, records), client.port, client.address),
@@ -31,7 +26,7 @@ export async function startDnsServer(records: DnsRecords): Promise<DnsServer> {
   await new Promise<void>((resolve) => void socket.bind(0, '127.0.0.1', resolve));
   return {
     address: `127.0.0.1:${socket.address().port}`,
-    close: () => new Promise((resolve) => void socket.close(resolve)),
+    close: () => new Promise<void>((resolve) => void socket.close(resolve)),
   };
 }
 

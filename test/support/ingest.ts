@@ -2,7 +2,7 @@
 import { expect } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
+import { connect } from 'node:net';
 import { INGEST_PATH, type Answer } from './http.ts';
 import { eventually } from './wait.ts';
 import { mode, type World } from './world.ts';
@@ -110,17 +110,10 @@ export async function expectRecord(
   }
 }
 
-/** A connection with raw bytes and answers in turn. */
-export interface RawConnection {
-  readonly socket: Socket;
-  write(bytes: string | Uint8Array): void;
-  text(): string;
-  /** Resolves with the next answer; rejects if the connection ends first. */
-  answer(timeoutMs?: number): Promise<Answer>;
-  closed(timeoutMs?: number): Promise<void>;
-}
+export type RawConnection = Awaited<ReturnType<typeof openRaw>>;
 
-export async function openRaw(baseUrl: string): Promise<RawConnection> {
+/** A connection with raw bytes and answers in turn. */
+export async function openRaw(baseUrl: string) {
   const { hostname, port } = new URL(baseUrl);
   let received = Buffer.alloc(0);
   let read = 0;
@@ -138,9 +131,10 @@ export async function openRaw(baseUrl: string): Promise<RawConnection> {
   socket.on('error', () => {});
   return {
     socket,
-    write: (bytes) => void socket.write(bytes),
+    write: (bytes: string | Uint8Array) => void socket.write(bytes),
     text,
-    async answer(timeoutMs) {
+    /** Resolves with the next answer; rejects if the connection ends first. */
+    async answer(timeoutMs?: number): Promise<Answer> {
       const found = await eventually(
         'an answer',
         () => parseAnswer(received.subarray(read)) ?? (ended && 'none'),
@@ -150,7 +144,7 @@ export async function openRaw(baseUrl: string): Promise<RawConnection> {
       read += found.length;
       return found.answer;
     },
-    closed: async (timeoutMs) =>
+    closed: async (timeoutMs?: number) =>
       void (await eventually('the connection to close', () => ended, timeoutMs)),
   };
 }

@@ -6,22 +6,9 @@ import { SMTPServer, type SMTPServerDataStream, type SMTPServerSession } from 's
 import { listen } from './listen.ts';
 import { eventually } from './wait.ts';
 
-export interface CaughtMail {
-  readonly receivedAt: Date;
-  /** Accepted addresses of RCPT TO, in order. */
-  readonly envelopeTo: readonly string[];
-  /** The header's value, with angle brackets. */
-  readonly messageId: string;
-  readonly subject: string;
-  readonly fromName: string;
-  readonly to: readonly string[];
-  readonly text: string;
-  readonly html: string;
-  readonly links: readonly string[];
-  readonly headers: Readonly<Record<string, string>>;
-}
+type CaughtMail = Awaited<ReturnType<typeof parsed>>;
 
-export interface Envelope {
+interface Envelope {
   readonly rcptTo: readonly string[];
 }
 
@@ -220,19 +207,23 @@ const envelopeOf = ({ envelope }: SMTPServerSession): Envelope => ({
   rcptTo: envelope.rcptTo.map(({ address }) => address),
 });
 
-async function parsed(content: Buffer, envelopeTo: readonly string[]): Promise<CaughtMail> {
+async function parsed(content: Buffer, envelopeTo: readonly string[]) {
   const email = await PostalMime.parse(content);
   const text = email.text ?? '';
   return {
     receivedAt: new Date(),
+    /** Accepted addresses of RCPT TO, in order. */
     envelopeTo,
+    /** The header's value, with angle brackets. */
     messageId: email.messageId ?? '',
     subject: email.subject ?? '',
     fromName: email.from?.name ?? '',
     to: (email.to ?? []).flatMap(({ address }) => address ?? []),
     text,
     html: email.html ?? '',
-    links: text.match(/https?:\/\/[^\s<>"'`()[\]{}]+/g) ?? [],
-    headers: Object.fromEntries(email.headers.map(({ key, value }) => [key, value])),
+    links: (text.match(/https?:\/\/[^\s<>"'`()[\]{}]+/g) ?? []) as readonly string[],
+    headers: Object.fromEntries(email.headers.map(({ key, value }) => [key, value])) as Readonly<
+      Record<string, string>
+    >,
   };
 }

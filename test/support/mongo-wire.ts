@@ -4,27 +4,17 @@ import type { Document } from 'mongodb';
 import { bodyOf, message, messageCutter, requestOf, responseTo } from './replica-set/wire.ts';
 import { startTcpProxy } from './tcp-proxy.ts';
 
-export interface MongoWire {
-  readonly url: string;
-  readonly commands: Document[];
-  /** Changes each answer; undefined leaves it as it is. */
-  answer(change: (command: Document, reply: Document) => Document | undefined): void;
-  /** Answers commands without the store; undefined passes one on. */
-  instead(answer: (command: Document) => Document | undefined): void;
-  /**
-   * Keeps back the commands that `holds` chooses. Each function of the list brings one to the store,
-   * also if its client has gone.
-   */
-  hold(holds: (command: Document) => boolean): readonly (() => Promise<void>)[];
-  close(): Promise<void>;
-}
+export type MongoWire = Awaited<ReturnType<typeof startMongoWire>>;
+
+type Change = (command: Document, reply: Document) => Document | undefined;
+type Instead = (command: Document) => Document | undefined;
 
 const GREETINGS = ['hello', 'ismaster', 'isMaster'];
 
-export async function startMongoWire(url: string): Promise<MongoWire> {
+export async function startMongoWire(url: string) {
   const commands: Document[] = [];
-  let change: Parameters<MongoWire['answer']>[0] = () => undefined;
-  let instead: Parameters<MongoWire['instead']>[0] = () => undefined;
+  let change: Change = () => undefined;
+  let instead: Instead = () => undefined;
   let holds: (command: Document) => boolean = () => false;
   let held: (() => Promise<void>)[] = [];
 
@@ -72,16 +62,22 @@ export async function startMongoWire(url: string): Promise<MongoWire> {
   return {
     url: proxy.url,
     commands,
-    answer: (wanted) => {
+    /** Changes each answer; undefined leaves it as it is. */
+    answer: (wanted: Change) => {
       change = wanted;
     },
-    instead: (wanted) => {
+    /** Answers commands without the store; undefined passes one on. */
+    instead: (wanted: Instead) => {
       instead = wanted;
     },
-    hold: (wanted) => {
+    /**
+     * Keeps back the commands that `wanted` chooses. Each function of the list brings one to the
+     * store, also if its client has gone.
+     */
+    hold: (wanted: (command: Document) => boolean) => {
       holds = wanted;
       held = [];
-      return held;
+      return held as readonly (() => Promise<void>)[];
     },
     close: () => proxy.close(),
   };

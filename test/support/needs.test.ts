@@ -1,17 +1,6 @@
 /** Test files that lack a need are left out. */
 import { expect, test } from '@jest/globals';
-import { leftOutFiles, needs, needsOf, testFiles } from './needs.ts';
-
-/** Assembled here, so that this file itself needs nothing. */
-const imports = (file: string): string => `from '../support/${file}.ts'`;
-
-test.each([
-  ['test/integration/a.test.ts', '', ['MongoDB and Redis']],
-  ['test/kubernetes/a.test.ts', imports('keys-world'), ['MongoDB and Redis', 'Helm', 'API server']],
-  ['internal/queue/job.test.ts', "from './job.ts'", []],
-])('a test at %s with the text %j needs what these show', (path, text, expected) => {
-  expect(needsOf(path, text)).toEqual(expected);
-});
+import { leftOutFiles, needs, testFiles } from './needs.ts';
 
 test('every need belongs to a file, and only files that lack one are left out', () => {
   const all = testFiles();

@@ -36,11 +36,6 @@ export const needs = Object.keys(NEEDS) as Need[];
 /** Reasons why needs are missing; `cluster` is for `make e2e`. */
 export type Obstacles = Readonly<Partial<Record<Need | 'cluster', string>>>;
 
-/** The needs of a test file, by its path and text. */
-export function needsOf(path: string, text: string): Need[] {
-  return needs.filter((need) => NEEDS[need]?.test(text) ?? ON_STORES.test(path));
-}
-
 /** All test files except those in a cluster, with their needs. */
 export function testFiles(): { readonly path: string; readonly needs: readonly Need[] }[] {
   return FOLDERS.flatMap((folder) =>
@@ -49,7 +44,10 @@ export function testFiles(): { readonly path: string; readonly needs: readonly N
     ),
   )
     .filter((path) => path.endsWith('.test.ts') && !NOT_OURS.test(path))
-    .map((path) => ({ path, needs: needsOf(path, readFileSync(join(ROOT, path), 'utf8')) }));
+    .map((path) => {
+      const text = readFileSync(join(ROOT, path), 'utf8');
+      return { path, needs: needs.filter((one) => NEEDS[one]?.test(text) ?? ON_STORES.test(path)) };
+    });
 }
 
 /** The obstacles that `prepare.ts` found; none if it did not run. */

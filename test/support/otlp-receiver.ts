@@ -5,16 +5,7 @@ import { listen } from './listen.ts';
 
 export type ReceivedSpan = ReturnType<typeof spansOf>[number];
 
-export interface OtlpReceiver {
-  /** The environment of a process that sends its spans here at once. */
-  readonly environment: Readonly<Record<string, string>>;
-  readonly spans: readonly ReceivedSpan[];
-  text(): string;
-  ofTrace(traceId: string): ReceivedSpan[];
-  close(): Promise<void>;
-}
-
-export async function startOtlpReceiver(): Promise<OtlpReceiver> {
+export async function startOtlpReceiver() {
   const [spans, texts]: [ReceivedSpan[], string[]] = [[], []];
   const server = createServer((request, response) => {
     void readText(request).then((text) => {
@@ -26,16 +17,16 @@ export async function startOtlpReceiver(): Promise<OtlpReceiver> {
   });
   const port = await listen(server);
   return {
+    /** The environment of a process that sends its spans here at once. */
     environment: {
       OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${port}`,
       OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
       OTEL_BSP_SCHEDULE_DELAY: '50',
     },
-    spans,
     text: () => texts.join('\n'),
-    ofTrace: (traceId) => spans.filter((span) => span.traceId === traceId),
+    ofTrace: (traceId: string) => spans.filter((span) => span.traceId === traceId),
     close: () =>
-      new Promise((resolve) => {
+      new Promise<void>((resolve) => {
         server.close(() => resolve());
         server.closeAllConnections();
       }),

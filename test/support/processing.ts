@@ -44,18 +44,10 @@ export async function heal(store: Store): Promise<void> {
   await store.signal('SIGCONT').catch(() => store.restart());
 }
 
-export interface OwnWorld {
-  readonly world: World;
-  readonly mongo: Store;
-  readonly redis: Store;
-  /** Heals the stores, closes the world and ends the stores. */
-  close(): Promise<void>;
-}
+export type OwnWorld = Awaited<ReturnType<typeof openOwnWorld>>;
 
 /** Opens a world on a MongoDB and a Redis of its own. */
-export async function openOwnWorld(
-  options: Parameters<typeof openWorld>[0] = {},
-): Promise<OwnWorld> {
+export async function openOwnWorld(options: Parameters<typeof openWorld>[0] = {}) {
   const quiet = { log: () => {} };
   const [mongo, redis] = await Promise.all([startMongo(quiet), startRedis(quiet)]);
   const shared = {
@@ -71,6 +63,7 @@ export async function openOwnWorld(
     world,
     mongo,
     redis,
+    /** Heals the stores, closes the world and ends the stores. */
     close: async () => {
       await Promise.all([heal(mongo), heal(redis)]);
       await world.close();

@@ -3,22 +3,13 @@ import type { Definition } from '../../internal/telemetry/definition.ts';
 import { definitions } from '../../internal/telemetry/metrics.ts';
 import { createProcessRegistry } from '../../internal/platform/process/registry.ts';
 
-export interface Selector {
-  /** The name without the suffixes of a histogram. */
-  readonly metric: string;
-  readonly matchers: readonly {
-    readonly label: string;
-    readonly operator: string;
-    readonly value: string;
-  }[];
-}
-
 const SELECTOR = /\b((?:partner_ingest|nodejs|process)_[a-z0-9_]+)\b(?!:)(?:\{([^}]*)\})?/g;
 const MATCHER = /(\w+)(=~|!~|!=|=)"([^"]*)"/g;
 
 /** The selectors in `expression` of metrics of ours and of Node, without recording rules. */
-export function selectorsIn(expression: string): Selector[] {
+export function selectorsIn(expression: string) {
   return [...expression.matchAll(SELECTOR)].map(([, name = '', matchers = '']) => ({
+    /** The name without the suffixes of a histogram. */
     metric: name.replace(/_(bucket|count)$/, '').replace(/_sum$/, ''),
     matchers: [...matchers.matchAll(MATCHER)].map(([, label = '', operator = '', value = '']) => ({
       label,

@@ -1,21 +1,10 @@
 /** A seeded generator (mulberry32). */
 
-export interface Random {
-  /** Returns a number of at least 0 and less than 1. */
-  next(): number;
-  /** A whole number, at least 0 and less than `below`. */
-  below(below: number): number;
-  between(from: number, to: number): number;
-  chance(probability: number): boolean;
-  pick<T>(items: readonly T[]): T;
-  shuffled<T>(items: readonly T[]): T[];
-  /** One of the keys, as often as its weight says. */
-  weighted<Key extends string>(weights: Readonly<Record<Key, number>>): Key;
-}
+export type Random = ReturnType<typeof newRandom>;
 
 const TWO_TO_32 = 4_294_967_296;
 
-export function newRandom(seed: number): Random {
+export function newRandom(seed: number) {
   let state = seed >>> 0;
   const next = (): number => {
     state = (state + 0x6d2b79f5) >>> 0;
@@ -24,24 +13,27 @@ export function newRandom(seed: number): Random {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / TWO_TO_32;
   };
   return {
+    /** Returns a number of at least 0 and less than 1. */
     next,
-    below: (below) => Math.floor(next() * below),
-    between: (from, to) => from + next() * (to - from),
-    chance: (probability) => next() < probability,
-    pick: (items) => items[Math.floor(next() * items.length)]!,
-    shuffled: (items) =>
+    /** A whole number, at least 0 and less than `below`. */
+    below: (below: number): number => Math.floor(next() * below),
+    between: (from: number, to: number): number => from + next() * (to - from),
+    chance: (probability: number): boolean => next() < probability,
+    pick: <T>(items: readonly T[]): T => items[Math.floor(next() * items.length)]!,
+    shuffled: <T>(items: readonly T[]): T[] =>
       items
         .map((item) => ({ item, at: next() }))
         .toSorted((one, other) => one.at - other.at)
         .map(({ item }) => item),
-    weighted(weights) {
-      const entries = Object.entries(weights) as [keyof typeof weights, number][];
+    /** One of the keys, as often as its weight says. */
+    weighted<Key extends string>(weights: Readonly<Record<Key, number>>): Key {
+      const entries = Object.entries(weights) as [Key, number][];
       let left = next() * entries.reduce((sum, [, weight]) => sum + weight, 0);
       for (const [key, weight] of entries) {
         left -= weight;
         if (left < 0) return key;
       }
-      return entries.at(-1)?.[0] as keyof typeof weights;
+      return entries.at(-1)?.[0] as Key;
     },
   };
 }

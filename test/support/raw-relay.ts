@@ -8,7 +8,7 @@ type Command = 'GREETING' | 'EHLO' | 'AUTH' | 'MAIL' | 'RCPT' | 'DATA' | 'CONTEN
  * Another answer than the usual one: with an end of the connection, with unended lines, or
  * repeated.
  */
-export interface Oddity {
+interface Oddity {
   readonly at: Command;
   readonly says: string;
   readonly closes?: true;
@@ -18,15 +18,7 @@ export interface Oddity {
 
 const DRIP_MS = 100;
 
-export interface RawRelay {
-  readonly port: number;
-  /** Every line of every client, without the content. */
-  readonly heard: string[];
-  readonly contents: string[];
-  connections: number;
-  odd: Oddity | undefined;
-  close(): Promise<void>;
-}
+export type RawRelay = Awaited<ReturnType<typeof startRawRelay>>;
 
 const usual: Readonly<Record<Command, string>> = {
   GREETING: '220 relay.example',
@@ -40,7 +32,7 @@ const usual: Readonly<Record<Command, string>> = {
 };
 
 /** `pipelining` lets clients send commands together. */
-export async function startRawRelay({ pipelining = true } = {}): Promise<RawRelay> {
+export async function startRawRelay({ pipelining = true } = {}) {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {
     relay.connections += 1;
@@ -49,13 +41,14 @@ export async function startRawRelay({ pipelining = true } = {}): Promise<RawRela
     serve(socket);
   });
   const port = await listen(server);
-  const relay: RawRelay = {
+  const relay = {
     port,
-    heard: [],
-    contents: [],
+    /** Every line of every client, without the content. */
+    heard: [] as string[],
+    contents: [] as string[],
     connections: 0,
-    odd: undefined,
-    close: () => {
+    odd: undefined as Oddity | undefined,
+    close: (): Promise<void> => {
       for (const socket of sockets) socket.destroy();
       return new Promise((resolve) => void server.close(() => resolve()));
     },

@@ -1,24 +1,17 @@
 /** Runs the samples of docs/samples.md as printed; endings of a test key certify them. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
 import { endOf, type Ended } from '../../tools/program.ts';
+import { folderOfFile } from './folder.ts';
 import { send } from './http.ts';
 import { listen } from './listen.ts';
 import { read } from './pages.ts';
 import { HANG_MS } from './wait.ts';
-import {
-  NO_REDIS,
-  newApplication,
-  openWorld,
-  requestIdOf,
-  type InProcess,
-  type World,
-} from './world.ts';
+import { NO_REDIS, newApplication, requestIdOf, worldOf, type InProcess } from './world.ts';
 
 const MAX_LINES = 40;
 /** Longer than the first wait of a sample, so that its second try is one too many. */
@@ -33,39 +26,27 @@ function blocksOf(language: string): string[] {
 }
 
 /** `program` runs the two files, which hold the blocks below `language`. */
-export function testSample(
+export async function testSample(
   language: string,
   [submitFile, listFile]: readonly [string, string],
   program: string,
-): void {
+): Promise<void> {
   const [submitCode = '', listCode = ''] = blocksOf(language);
   const testKey = newApiKey({ test: true });
   const sent: string[] = [];
-  let world: World;
-  let ingest: InProcess;
-  let limited: InProcess;
-  let folder: string;
-
-  beforeAll(async () => {
-    const annotations = { [MODE_ANNOTATION]: 'test' };
-    world = await openWorld({
-      partners: [{ partner: 'demo', name: 'tests', keys: [testKey], annotations }],
-    });
-    ingest = await world.start('ingest');
-    limited = await world.start('ingest', {
-      // Without Redis there is one count; a slow Redis would switch between two.
-      REDIS_URL: NO_REDIS,
-      RATE_LIMIT_MAX: '1',
-      RATE_LIMIT_WINDOW_SECONDS: String(WINDOW_SECONDS),
-    });
-    folder = mkdtempSync(join(tmpdir(), 'sample-'));
-    writeFileSync(join(folder, submitFile), submitCode);
-    writeFileSync(join(folder, listFile), listCode);
+  const annotations = { [MODE_ANNOTATION]: 'test' };
+  const { world, ingest } = await worldOf(['ingest'], {
+    partners: [{ partner: 'demo', name: 'tests', keys: [testKey], annotations }],
   });
-  afterAll(async () => {
-    await world.close();
-    rmSync(folder, { recursive: true });
+  const limited = await world.start('ingest', {
+    // Without Redis there is one count; a slow Redis would switch between two.
+    REDIS_URL: NO_REDIS,
+    RATE_LIMIT_MAX: '1',
+    RATE_LIMIT_WINDOW_SECONDS: String(WINDOW_SECONDS),
   });
+  const folder = folderOfFile();
+  writeFileSync(join(folder, submitFile), submitCode);
+  writeFileSync(join(folder, listFile), listCode);
 
   async function run(
     baseUrl: string,

@@ -2,25 +2,7 @@
 import { connect, createServer, type Socket } from 'node:net';
 import { listen } from './listen.ts';
 
-export interface TcpProxy {
-  readonly url: string;
-  /** Passes bytes in both directions, with those that were held. */
-  pass(): void;
-  /** Delays each piece by `least` to `most` milliseconds in each direction. */
-  delay(least: number, most: number): void;
-  /** Holds what clients send until `pass()`, even if they close their connection before. */
-  holdRequests(): void;
-  /** New connections reach the store only after `pass()`. */
-  park(): void;
-  /** Resets open connections on the client's side; bytes already sent still reach the store. */
-  cut(): void;
-  /** Passes no more answers on open connections; new ones work. */
-  deafen(): void;
-  /** Sends new connections to this store. */
-  redirect(url: string): void;
-  heldBytes(): number;
-  close(): Promise<void>;
-}
+export type TcpProxy = Awaited<ReturnType<typeof startTcpProxy>>;
 
 /** What one connection passes on, in each direction. */
 export interface Filter {
@@ -35,7 +17,7 @@ export async function startTcpProxy(
   url: string,
   random: () => number = Math.random,
   filterOf: (client: Socket) => Filter = unchanged,
-): Promise<TcpProxy> {
+) {
   let target = new URL(url);
   const pairs = new Set<{
     readonly client: Socket;
@@ -100,33 +82,40 @@ export async function startTcpProxy(
   own.port = String(await listen(server));
   return {
     url: own.href,
+    /** Passes bytes in both directions, with those that were held. */
     pass() {
       [holding, parking] = [false, false];
       for (const client of parked.splice(0)) if (!client.destroyed) connectToStore(client);
       for (const pair of pairs) for (const bytes of pair.held.splice(0)) write(pair.store, bytes);
     },
-    delay(newLeast, newMost) {
+    /** Delays each piece by `least` to `most` milliseconds in each direction. */
+    delay(newLeast: number, newMost: number) {
       [least, most] = [newLeast, newMost];
     },
+    /** Holds what clients send until `pass()`, even if they close their connection before. */
     holdRequests() {
       holding = true;
     },
+    /** New connections reach the store only after `pass()`. */
     park() {
       parking = true;
     },
+    /** Resets open connections on the client's side; bytes already sent still reach the store. */
     cut() {
       for (const { client } of pairs) client.resetAndDestroy();
     },
+    /** Passes no more answers on open connections; new ones work. */
     deafen() {
       for (const pair of pairs) pair.deaf = true;
     },
-    redirect(newUrl) {
+    /** Sends new connections to this store. */
+    redirect(newUrl: string) {
       target = new URL(newUrl);
     },
     heldBytes: () =>
       [...pairs].flatMap((pair) => pair.held).reduce((sum, bytes) => sum + bytes.length, 0),
     close: () =>
-      new Promise((resolve) => {
+      new Promise<void>((resolve) => {
         for (const client of parked) client.destroy();
         for (const { client, store } of pairs) {
           client.destroy();

@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll } from '@jest/globals';
 import { Redis } from 'ioredis';
-import { MongoClient, type Collection, type Db } from 'mongodb';
+import { MongoClient } from 'mongodb';
 import { accountIndexes, ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { ensureIndexes } from '../../internal/platform/stores/mongo-indexes.ts';
 import {
@@ -12,26 +12,10 @@ import {
   SUBMISSIONS,
 } from '../../internal/submission/submission.ts';
 
-export interface TestStores {
-  readonly mongodbUri: string;
-  readonly database: string;
-  readonly redisUrl: string;
-  readonly db: Db;
-  readonly requests: Collection<SubmissionRecord>;
-  readonly accounts: Collection<Account>;
-  readonly redis: Redis;
-  /**
-   * Deletes all documents. Dropping a collection can fail while other files create theirs
-   * (FerretDB).
-   */
-  empty(): Promise<void>;
-  close(): Promise<void>;
-}
-
 /** Numbers 1 to 255 are used in turn; 0 holds the counter. */
 const REDIS_DATABASES = 255;
 
-export async function openTestStores(): Promise<TestStores> {
+export async function openTestStores() {
   const mongodbUri = required('TEST_MONGODB_URI');
   const redisBase = required('TEST_REDIS_URL');
   const counter = new Redis(redisBase);
@@ -52,6 +36,10 @@ export async function openTestStores(): Promise<TestStores> {
     requests: db.collection<SubmissionRecord>(SUBMISSIONS),
     accounts: db.collection<Account>(ACCOUNTS),
     redis,
+    /**
+     * Deletes all documents. Dropping a collection can fail while other files create theirs
+     * (FerretDB).
+     */
     empty: async () => {
       for (const collection of await db.collections()) await collection.deleteMany({});
     },
@@ -68,7 +56,7 @@ export async function openTestStores(): Promise<TestStores> {
 }
 
 /** Opens stores for a test file, with the processor's indexes if it asks, and closes them after it. */
-export async function storesOfFile({ indexes = false } = {}): Promise<TestStores> {
+export async function storesOfFile({ indexes = false } = {}) {
   const stores = await openTestStores();
   afterAll(() => stores.close());
   try {

@@ -9,27 +9,23 @@ import { startIngest } from '../../cmd/ingest/wire.ts';
 import { startProcessor } from '../../cmd/processor/wire.ts';
 import { writePartnerSecret, type DemoPartner } from '../../deploy/local/demo-keys.ts';
 import { documentedRights, rightsOf } from './documented-rights.ts';
-import { startMailCatcher, type MailCatcher } from './mail-catcher.ts';
+import { startMailCatcher } from './mail-catcher.ts';
 import { sumOf } from './metrics-text.ts';
 import {
   startService,
   type ServiceName,
   type ServiceProcess,
 } from '../../deploy/local/processes.ts';
-import { type Account } from '../../internal/account/account.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
 import { Closers } from '../../internal/platform/process/closers.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
 import { createRegistry } from '../../internal/platform/process/registry.ts';
-import {
-  rateLimitedCollection,
-  type RateLimitedRecord,
-} from '../../internal/submission/over-limit.ts';
+import { rateLimitedCollection } from '../../internal/submission/over-limit.ts';
 import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { startMongoWire } from './mongo-wire.ts';
-import { openTestStores, type TestStores } from './test-stores.ts';
+import { openTestStores } from './test-stores.ts';
 import { HANG_MS, HEAL_HANG_MS, eventually } from './wait.ts';
 
 type Environment = Readonly<Record<string, string>>;
@@ -47,38 +43,9 @@ export interface InProcess {
 /** A file that sets it runs its world with a test key: the contract is the same. */
 export const mode: { test?: true } = {};
 
-export interface World {
-  readonly stores: TestStores;
-  readonly mail: MailCatcher;
-  /** Keys of the active partner `demo` and the inactive partner `dormant`. */
-  readonly key: string;
-  readonly inactiveKey: string;
-  readonly keyFolder: string;
-  readonly environment: Environment;
-  /** Starts a process's wiring inside this one and waits until it is ready. */
-  start(name: ServiceName, overrides?: Environment): Promise<InProcess>;
-  /** Starts a child process and waits until it is ready. */
-  spawn(name: ServiceName, overrides?: Environment): Promise<ServiceProcess>;
-  writePartner(partner: DemoPartner): Promise<string>;
-  record(requestId: string): Promise<SubmissionRecord | null>;
-  recordIn(
-    state: SubmissionRecord['state'],
-    requestId: string,
-    timeoutMs?: number,
-  ): Promise<SubmissionRecord>;
-  records(filter?: object): Promise<SubmissionRecord[]>;
-  accounts(filter?: object): Promise<Account[]>;
-  rateLimited(): Promise<RateLimitedRecord[]>;
-  /** Sums a metric over the series with these labels. */
-  metric(
-    process: { readonly adminUrl: string },
-    name: string,
-    labels?: Readonly<Record<string, string>>,
-  ): Promise<number>;
-  close(): Promise<void>;
-}
+export type World = Awaited<ReturnType<typeof openWorld>>;
 
-export interface WorldOptions {
+interface WorldOptions {
   /** Each process has only the rights that docs/stores.md gives it at MongoDB. */
   readonly documentedRights?: true;
   /** False: no controller is started. */
@@ -89,7 +56,7 @@ export interface WorldOptions {
 }
 
 /** Opens stores, mail catcher and two partners, and a controller by default. */
-export async function openWorld(options: WorldOptions = {}): Promise<World> {
+export async function openWorld(options: WorldOptions = {}) {
   const closers = new Closers(createLogger('test', 'warn'));
   const stores = await openTestStores();
   closers.add('stores', () => stores.close(), HANG_MS);
@@ -149,14 +116,17 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
     return { MONGODB_URI: wire.url };
   };
 
-  const world: World = {
+  const record = (requestId: string) => stores.requests.findOne({ _id: requestId });
+  const world = {
     stores,
     mail,
+    /** Keys of the active partner `demo` and the inactive partner `dormant`. */
     key,
     inactiveKey,
     keyFolder,
     environment,
-    async start(name, given = {}) {
+    /** Starts a process's wiring inside this one and waits until it is ready. */
+    async start(name: ServiceName, given: Environment = {}): Promise<InProcess> {
       const overrides = { ...(await restrict(name, given)), ...given };
       const own = new Closers(createLogger('test', 'warn'));
       closers.add(name, () => own.closeAll(), HANG_MS);
@@ -177,28 +147,34 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
       );
       return { ...started, close: () => own.closeAll() };
     },
-    async spawn(name, given = {}) {
+    /** Starts a child process and waits until it is ready. */
+    async spawn(name: ServiceName, given: Environment = {}): Promise<ServiceProcess> {
       const overrides = { ...(await restrict(name, given)), ...given };
       const service = await startService(name, { ...environment, LOG_LEVEL: 'info', ...overrides });
       closers.add(name, () => service.stop(), HANG_MS);
       await service.ready();
       return service;
     },
-    writePartner: (partner) => writePartnerSecret(keyFolder, partner),
-    record: (requestId) => stores.requests.findOne({ _id: requestId }),
-    recordIn: (state, requestId, timeoutMs = HEAL_HANG_MS) =>
+    writePartner: (partner: DemoPartner) => writePartnerSecret(keyFolder, partner),
+    record,
+    recordIn: (state: SubmissionRecord['state'], requestId: string, timeoutMs = HEAL_HANG_MS) =>
       eventually(
         `${requestId} to be ${state}`,
         async () => {
-          const record = await world.record(requestId);
-          return record?.state === state ? record : undefined;
+          const found = await record(requestId);
+          return found?.state === state ? found : undefined;
         },
         timeoutMs,
       ),
-    records: (filter = {}) => stores.requests.find(filter).toArray(),
-    accounts: (filter = {}) => stores.accounts.find(filter).toArray(),
+    records: (filter: object = {}) => stores.requests.find(filter).toArray(),
+    accounts: (filter: object = {}) => stores.accounts.find(filter).toArray(),
     rateLimited: () => rateLimitedCollection(stores.db).find().toArray(),
-    async metric(process, name, labels = {}) {
+    /** Sums a metric over the series with these labels. */
+    async metric(
+      process: { readonly adminUrl: string },
+      name: string,
+      labels: Readonly<Record<string, string>> = {},
+    ) {
       const response = await fetch(`${process.adminUrl}/metrics`);
       return sumOf(await response.text(), name, labels);
     },

@@ -9,7 +9,6 @@ import { join } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/trail/trail.ts';
-import type { ServiceName } from '../../deploy/local/processes.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { audit, type Violation } from '../faults/audit.ts';
 import type { Ledger } from '../faults/ledger.ts';
@@ -25,14 +24,7 @@ const PER_SECOND = 20;
 /** The load until the next process is replaced, so that each version works on what the other began. */
 const BETWEEN_MS = 3_000;
 /** Two controllers, so that a lease changes hands while both versions ask for it. */
-const SLOTS: readonly ServiceName[] = [
-  'controller',
-  'controller',
-  'processor',
-  'processor',
-  'ingest',
-  'ingest',
-];
+const SLOTS = (['controller', 'processor', 'ingest'] as const).flatMap((name) => [name, name]);
 /** Log lines of a process that meets something it does not understand. */
 const NOT_UNDERSTOOD = /a job without records was dropped/;
 const PRINTED = 20;

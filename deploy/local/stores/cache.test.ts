@@ -1,11 +1,10 @@
 /** One process makes a part of the cache while others wait; a dead process does not block them. */
-import { execFile } from 'node:child_process';
 import { mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { run } from '../../../tools/program.ts';
 
 const CACHE = fileURLToPath(new URL('cache.ts', import.meta.url));
 const TIMEOUT_MS = 60_000;
@@ -30,15 +29,9 @@ beforeEach(async () => {
 afterEach(() => rm(folder, { recursive: true }));
 
 async function ask(): Promise<string> {
-  const { stdout } = await promisify(execFile)(
-    process.execPath,
-    ['--input-type=module', '-e', ASK, CACHE],
-    {
-      env: { ...process.env, XDG_CACHE_HOME: folder },
-      timeout: TIMEOUT_MS,
-    },
-  );
-  return stdout.trim();
+  const options = { env: { ...process.env, XDG_CACHE_HOME: folder }, timeoutMs: TIMEOUT_MS };
+  const args = ['--input-type=module', '-e', ASK, CACHE];
+  return (await run(process.execPath, args, options)).out.trim();
 }
 
 test(

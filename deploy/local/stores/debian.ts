@@ -105,7 +105,6 @@ export async function debianMongo({ log, ...options }: StoreOptions): Promise<St
     });
   }
   return await runningStore({
-    kind: 'debian',
     protocol: 'mongodb',
     describe: () => `FerretDB ${FERRETDB_VERSION} over PostgreSQL ${POSTGRESQL_VERSION}`,
     port,
@@ -133,16 +132,8 @@ export async function debianRedis({ log, ...options }: StoreOptions): Promise<St
   const data = join(options.data ?? folder, 'redis');
   await makeDataDir(data, root, 'redis');
   const port = await freePort();
-  const server = [
-    'redis-server',
-    '--port',
-    String(port),
-    '--dir',
-    DATA_IN_ROOT,
-    ...redisArguments(),
-  ];
+  const server = ['redis-server', ...redisArguments(DATA_IN_ROOT, port)];
   return await runningStore({
-    kind: 'debian',
     protocol: 'redis',
     describe: (version) => `Redis ${version}`,
     port,

@@ -6,13 +6,7 @@ import { join } from 'node:path';
 import type { ContainerRuntimeClient, StartedTestContainer } from 'testcontainers';
 import { withDeadline } from '../../../internal/platform/process/deadline.ts';
 import { cacheDir } from './cache.ts';
-import {
-  initiateReplicaSet,
-  mongoReady,
-  REPLICA_SET,
-  redisReady,
-  type Readiness,
-} from './ready.ts';
+import { initiateReplicaSet, mongoReady, REPLICA_SET, redisReady } from './ready.ts';
 import { redisArguments } from './running.ts';
 import type { FaultSignal, Store, StoreOrReason } from './store.ts';
 import { freePort, messageOf } from './wait.ts';
@@ -84,7 +78,7 @@ interface Server {
   port: number;
   command: string[];
   url(host: string, port: number): string;
-  ready(url: string): Promise<Readiness>;
+  ready(url: string): Promise<string>;
   describe(version: string): string;
 }
 
@@ -112,9 +106,7 @@ export async function dockerRedis(log: (line: string) => void): Promise<StoreOrR
     // directory is the image's own.
     command: [
       'redis-server',
-      '--dir',
-      '/data',
-      ...redisArguments(EVERY_ADDRESS),
+      ...redisArguments('/data', REDIS_PORT, EVERY_ADDRESS),
       '--protected-mode',
       'no',
     ],
@@ -131,14 +123,20 @@ async function container(log: (line: string) => void, server: Server): Promise<S
   const port = await freePort();
   let started: StartedTestContainer;
   try {
-    started = await withDeadline(create(server, port), START_TIMEOUT_MS, 'to start a container');
+    const { GenericContainer } = await import('testcontainers');
+    const starting = new GenericContainer(server.image)
+      .withCommand(server.command)
+      .withExposedPorts({ container: server.port, host: port })
+      .withStartupTimeout(START_TIMEOUT_MS)
+      .start();
+    started = await withDeadline(starting, START_TIMEOUT_MS, 'to start a container');
   } catch (error) {
     return skipped(server.image, error, log);
   }
   const host = started.getHost() === 'localhost' ? '127.0.0.1' : started.getHost();
   const url = server.url(host, port);
   try {
-    const { version } = await server.ready(url);
+    const version = await server.ready(url);
     return await containerStore(server, started, url, server.describe(version));
   } catch (error) {
     await started.stop();
@@ -151,15 +149,6 @@ async function container(log: (line: string) => void, server: Server): Promise<S
   }
 }
 
-async function create(server: Server, port: number): Promise<StartedTestContainer> {
-  const { GenericContainer } = await import('testcontainers');
-  return await new GenericContainer(server.image)
-    .withCommand(server.command)
-    .withExposedPorts({ container: server.port, host: port })
-    .withStartupTimeout(START_TIMEOUT_MS)
-    .start();
-}
-
 async function containerStore(
   server: Server,
   started: StartedTestContainer,
@@ -170,34 +159,29 @@ async function containerStore(
   const one = (await getContainerRuntimeClient()).container.getById(started.getId());
   let stopping: Promise<void> | undefined;
 
-  async function kill(): Promise<void> {
+  /** Says whether it runs, and wakes it: engines refuse to kill or stop what is paused. */
+  async function awake(): Promise<boolean> {
     const { State: state } = await one.inspect();
-    // Engines refuse to kill a paused container.
     if (state.Paused) await one.unpause();
-    if (!state.Running) return;
+    return state.Running;
+  }
+  async function kill(): Promise<void> {
+    if (!(await awake())) return;
     const gone = one.wait();
     await one.kill({ signal: 'SIGKILL' });
     await gone;
   }
-  async function wake(): Promise<void> {
-    const { State: state } = await one.inspect();
-    if (!state.Running) throw new Error(`${description} has ended`);
-    // An engine refuses to wake what is not paused.
-    if (state.Paused) await one.unpause();
-  }
   async function end(): Promise<void> {
-    const { State: state } = await one.inspect();
-    if (state.Paused) await one.unpause();
+    await awake();
     await started.stop({ timeout: STOP_TIMEOUT_MS });
   }
   return {
-    kind: 'docker',
     description,
     url,
     async signal(signal: FaultSignal) {
       if (signal === 'SIGKILL') await kill();
       else if (signal === 'SIGSTOP') await one.pause();
-      else await wake();
+      else if (!(await awake())) throw new Error(`${description} has ended`);
     },
     async restart() {
       await kill();

@@ -25,15 +25,7 @@ const DISK_PACKAGES = ['nbdkit', 'nbdfuse', 'fuse3', 'e2fsprogs', 'mount'];
 const FERRETDB_SOURCE = `github.com/FerretDB/FerretDB/v2/cmd/ferretdb@v${FERRETDB_VERSION}`;
 // Own mounts and process numbers: nothing of a killed installation stays mounted or goes on
 // working.
-const PRIVATE = [
-  'unshare',
-  '--mount',
-  '--mount-proc',
-  '--pid',
-  '--fork',
-  '--kill-child=SIGKILL',
-  '--',
-];
+const PRIVATE = 'unshare --mount --mount-proc --pid --fork --kill-child=SIGKILL --'.split(' ');
 const INSTALL_TIMEOUT_MS = 20 * 60_000;
 const TEMPLATE_TIMEOUT_MS = 5 * 60_000;
 const APT_LOCK_TIMEOUT_S = 300;

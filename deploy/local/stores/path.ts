@@ -32,7 +32,7 @@ export function pathRedis(dataFolder?: string): Promise<StoreOrReason> {
   return onPath('redis-server', dataFolder, {
     protocol: 'redis',
     describe: (version) => `Redis ${version}`,
-    argumentsFor: (port, data) => ['--port', String(port), '--dir', data, ...redisArguments()],
+    argumentsFor: (port, data) => redisArguments(data, port),
   });
 }
 
@@ -54,7 +54,6 @@ async function onPath(
   await mkdir(data);
   return await runningStore({
     ...store,
-    kind: 'path',
     port,
     folder,
     start: async (started) => {

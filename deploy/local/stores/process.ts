@@ -1,11 +1,12 @@
 // Starts server processes that end with this process, even if it is killed, and signals all of a
 // server's processes.
 
-import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
 import { closeSync, constants, openSync } from 'node:fs';
 import { access, readdir, readFile } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import process from 'node:process';
+import { endOf } from '../../../tools/program.ts';
 import { logTail, poll } from './wait.ts';
 
 const QUESTION_TIMEOUT_MS = 5_000;
@@ -16,11 +17,10 @@ const PARENT_FIELD = 1;
 /** Says whether this command ends well; for questions that take no time. */
 export function succeeds(command: readonly string[]): Promise<boolean> {
   const [program = '', ...args] = command;
-  return new Promise((resolve) => {
-    execFile(program, args, { timeout: QUESTION_TIMEOUT_MS, killSignal: 'SIGKILL' }, (error) =>
-      resolve(error === null),
-    );
-  });
+  return endOf(program, args, { timeoutMs: QUESTION_TIMEOUT_MS }).then(
+    ({ code }) => code === 0,
+    () => false,
+  );
 }
 
 /** The path of a program on the PATH, or undefined. */
@@ -89,17 +89,7 @@ export async function run(options: Command & { timeoutMs: number }): Promise<voi
     throw new Error(`${options.command[0]} ${why}; ${await logTail(options.logFile)}`);
 }
 
-export interface ServerProcess {
-  readonly logFile: string;
-  running(): boolean;
-  /** Signals the server and all its children. Does nothing when it has ended. */
-  signal(signal: NodeJS.Signals): Promise<void>;
-  /**
-   * Sends the signal to the server alone, and waits until it and all its children are gone; kills
-   * them when that takes too long.
-   */
-  end(signal: NodeJS.Signals): Promise<void>;
-}
+export type ServerProcess = Awaited<ReturnType<typeof startProcess>>;
 
 const killedAtExit = new Set<number>();
 function killAll(): void {
@@ -125,9 +115,7 @@ export function killAtExit(child: ChildProcess): void {
  * Starts a server. `wrapped` says that the spawned process only waits for the server, its one child
  * (`unshare --fork`): signals are then for the child.
  */
-export async function startProcess(
-  options: Command & { wrapped: boolean },
-): Promise<ServerProcess> {
+export async function startProcess(options: Command & { wrapped: boolean }) {
   const child = await spawnTied(options);
   let ended = false;
   const exited = new Promise<void>((resolve) => {
@@ -153,6 +141,7 @@ export async function startProcess(
     const below = await descendants(top);
     return options.wrapped ? below : [top, ...below];
   }
+  /** Signals the server and all its children. Does nothing when it has ended. */
   async function signal(name: NodeJS.Signals): Promise<void> {
     // Parents first, then once more for what a parent started before the signal reached it.
     const told = new Set<number>();
@@ -167,6 +156,10 @@ export async function startProcess(
       }
     }
   }
+  /**
+   * Sends the signal to the server alone, and waits until it and all its children are gone; kills
+   * them when that takes too long.
+   */
   async function end(name: NodeJS.Signals): Promise<void> {
     if (ended) return;
     const [server] = await pids();
@@ -178,7 +171,7 @@ export async function startProcess(
       await exited;
     }
   }
-  return { logFile: options.logFile, running: () => !ended, signal, end };
+  return { logFile: options.logFile, running: (): boolean => !ended, signal, end };
 }
 
 /** Waits until a server that was started is up; ends it and throws when it has ended or is late. */

@@ -3,7 +3,7 @@
 
 import { Redis } from 'ioredis';
 import { MongoClient, MongoServerError } from 'mongodb';
-import { accepts, poll, retried } from './wait.ts';
+import { retried } from './wait.ts';
 
 export const REPLICA_SET = 'rs0';
 export const READY_TIMEOUT_MS = 60_000;
@@ -11,32 +11,15 @@ const ATTEMPT_TIMEOUT_MS = 5_000;
 const READINESS_DATABASE = 'stores_readiness';
 const ALREADY_INITIALIZED = 23;
 
-export interface Readiness {
-  /** What the server says about its version. */
-  version: string;
-}
-
 /**
- * Waits for the port, ending early when the server has ended. Gives false when the time is over.
- */
-export async function portAnswers(
-  port: number,
-  running: () => boolean,
-  timeoutMs = READY_TIMEOUT_MS,
-): Promise<boolean> {
-  const answered = await poll(timeoutMs, async () => !running() || (await accepts(port)));
-  return answered && running();
-}
-
-/**
- * Pings MongoDB and, where `write` is set, waits until a write was acknowledged. Throws what the
- * driver threw last.
+ * Pings MongoDB and, where `write` is set, waits until a write was acknowledged. Resolves to its
+ * version; throws what the driver threw last.
  */
 export async function mongoReady(
   url: string,
   write: boolean,
   timeoutMs = READY_TIMEOUT_MS,
-): Promise<Readiness> {
+): Promise<string> {
   return await retried(timeoutMs, () =>
     withMongo(url, async (client) => {
       await client.db('admin').command({ ping: 1 });
@@ -48,7 +31,7 @@ export async function mongoReady(
         await collection.updateOne({ _id: 'ready' }, { $set: { at: new Date() } }, options);
       }
       const info = await client.db('admin').command({ buildInfo: 1 });
-      return { version: String(info['version']) };
+      return String(info['version']);
     }),
   );
 }
@@ -85,8 +68,11 @@ async function withMongo<T>(url: string, use: (client: MongoClient) => Promise<T
   }
 }
 
-/** Pings Redis until it answers PONG (not LOADING). Throws what the client threw last. */
-export async function redisReady(url: string, timeoutMs = READY_TIMEOUT_MS): Promise<Readiness> {
+/**
+ * Pings Redis until it answers PONG (not LOADING). Resolves to its version; throws what the client
+ * threw last.
+ */
+export async function redisReady(url: string, timeoutMs = READY_TIMEOUT_MS): Promise<string> {
   return await retried(timeoutMs, async () => {
     const redis = new Redis(url, {
       lazyConnect: true,
@@ -101,8 +87,8 @@ export async function redisReady(url: string, timeoutMs = READY_TIMEOUT_MS): Pro
     try {
       await redis.connect();
       await redis.ping();
-      const version = /^redis_version:(.*)$/m.exec(await redis.info('server'))?.[1]?.trim();
-      return { version: version ?? 'of unknown version' };
+      const [, version] = /^redis_version:(.*)$/m.exec(await redis.info('server')) ?? [];
+      return version?.trim() ?? 'of unknown version';
     } catch (error) {
       throw reason ?? error;
     } finally {

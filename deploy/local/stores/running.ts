@@ -4,9 +4,9 @@
 import { rm } from 'node:fs/promises';
 import { temporaryFolder } from './cache.ts';
 import type { ServerProcess } from './process.ts';
-import { mongoReady, portAnswers, redisReady, type Readiness } from './ready.ts';
-import type { FaultSignal, Store, StoreKind } from './store.ts';
-import { logTail, messageOf } from './wait.ts';
+import { mongoReady, READY_TIMEOUT_MS, redisReady } from './ready.ts';
+import type { FaultSignal, Store } from './store.ts';
+import { accepts, logTail, messageOf, poll } from './wait.ts';
 
 /** Test files share a server, each with a database of its own. */
 const REDIS_DATABASES = 256;
@@ -17,20 +17,21 @@ export function storeFolder(name: string): Promise<string> {
 }
 
 /** Redis as in production: durable to about a second, and never dropping keys. */
-export function redisArguments(address = '127.0.0.1'): string[] {
+export function redisArguments(dir: string, port: number, bind = '127.0.0.1'): string[] {
   const settings = {
+    dir,
+    port: String(port),
+    bind,
     appendonly: 'yes',
     appendfsync: 'everysec',
     'maxmemory-policy': 'noeviction',
     save: '',
-    bind: address,
     databases: String(REDIS_DATABASES),
   };
   return Object.entries(settings).flatMap(([name, value]) => [`--${name}`, value]);
 }
 
 export interface Running {
-  kind: StoreKind;
   protocol: 'mongodb' | 'redis';
   describe(version: string): string;
   port: number;
@@ -49,7 +50,7 @@ export interface Running {
  * Starts the processes and returns the store once it answers; ends what was started if that fails.
  */
 export async function runningStore(running: Running): Promise<Store> {
-  const { kind, protocol, port, folder } = running;
+  const { protocol, port, folder } = running;
   const url =
     protocol === 'mongodb'
       ? `mongodb://127.0.0.1:${port}/?directConnection=true`
@@ -64,12 +65,13 @@ export async function runningStore(running: Running): Promise<Store> {
       await one.end('SIGKILL');
     }
   }
-  async function start(): Promise<Readiness> {
+  async function start(): Promise<string> {
     started = [];
     try {
       await running.start(started);
-      const alright = (): boolean => started.every((one) => one.running());
-      if (!(await portAnswers(port, alright))) throw new Error(`nothing answers on port ${port}`);
+      const ended = (): boolean => !started.every((one) => one.running());
+      const answered = await poll(READY_TIMEOUT_MS, async () => ended() || (await accepts(port)));
+      if (!answered || ended()) throw new Error(`nothing answers on port ${port}`);
       await running.prepare?.(url);
       return protocol === 'mongodb' ? await mongoReady(url, true) : await redisReady(url);
     } catch (error) {
@@ -78,7 +80,7 @@ export async function runningStore(running: Running): Promise<Store> {
       const variable = protocol === 'mongodb' ? 'MONGODB_URI' : 'REDIS_URL';
       const where = log === undefined ? '' : `; ${await logTail(log)}`;
       throw new Error(
-        `the ${protocol} store of kind "${kind}" did not start: ${messageOf(error)}${where}\n` +
+        `the ${protocol} store did not start: ${messageOf(error)}${where}\n` +
           `Data and logs are in ${folder}. Try again, or set ${variable} to a server of your own.`,
         { cause: error },
       );
@@ -90,9 +92,8 @@ export async function runningStore(running: Running): Promise<Store> {
     await rm(folder, { recursive: true, force: true });
   }
 
-  const { version } = await start();
+  const version = await start();
   return {
-    kind,
     url,
     description: running.describe(version),
     async signal(signal: FaultSignal) {

@@ -1,21 +1,16 @@
 // What a store for running and testing is: the shape shared by every way of getting one.
 
-export type StoreKind = 'environment' | 'docker' | 'path' | 'debian';
 export type FaultSignal = 'SIGKILL' | 'SIGSTOP' | 'SIGCONT';
 
 export interface Store {
-  readonly kind: StoreKind;
   /** For people: "FerretDB 2.7.0 over PostgreSQL 18". */
   readonly description: string;
   /**
    * `mongodb://127.0.0.1:P/?directConnection=true` or `redis://127.0.0.1:P`; what the environment
-   * gave, unchanged, when kind is "environment".
+   * gave, unchanged.
    */
   readonly url: string;
-  /**
-   * Injects a fault into every process of the server. Throws for kind "environment": that server is
-   * not ours.
-   */
+  /** Injects a fault into every process of the server. Rejects where that server is not ours. */
   signal(signal: FaultSignal): Promise<void>;
   /**
    * Starts the server again on the same port with the same data (killing it first where it still
@@ -53,7 +48,6 @@ export function environmentStore(description: string, url: string, variable: str
     );
   }
   return {
-    kind: 'environment',
     description,
     url,
     signal: refuse,

@@ -23,10 +23,8 @@ test.each([
   `${valid}\n`,
   `${valid}, ${valid}`,
   valid.toUpperCase(),
-  `${valid}-more`,
   `ff${valid.slice(2)}`,
   `01${valid.slice(2)}more`,
-  `01-${'0'.repeat(32)}-b7ad6b7169203331-01`,
   `00-${'0'.repeat(32)}-b7ad6b7169203331-01`,
 ])('%j is not a traceparent', (text) => {
   expect(readTraceparent(text)).toBeUndefined();
