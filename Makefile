@@ -43,11 +43,12 @@ test: node_modules ## Run all tests this machine can run, and say what was left 
 prepare: node_modules ## Fetch and build all that any test needs of this machine
 	@$(PREPARE)
 
-check: node_modules ## The gate before a commit: types, lint, format, workflows, generated files, unit and architecture tests
+check: node_modules ## The gate before a commit: types, lint, format, workflows, OpenAPI, generated files, unit and architecture tests
 	@$(NODE) npm run -s typecheck
 	@$(NODE) npm run -s lint
 	@$(NODE) npm run -s format:check
 	@$(NODE) node tools/lint-workflows.ts
+	@$(NODE) node tools/lint-openapi.ts
 	@$(UNIT)
 
 unit: node_modules ## The tests that need nothing of the machine

@@ -4,9 +4,15 @@ import type { Setting } from '../internal/platform/process/config.ts';
 
 const PROCESSES = 5;
 
-export type Described = ReturnType<typeof describeSettings>[number];
+export interface Described {
+  readonly name: SettingName;
+  readonly default: string;
+  readonly usedBy: string;
+  readonly secret: boolean;
+  readonly about: string;
+}
 
-export function describeSettings() {
+export function describeSettings(): Described[] {
   const all = Object.entries<Setting<ProcessName>>(settings) as [SettingName, Setting][];
   return all.map(([name, setting]) => {
     const whenUnset = setting.schema.safeParse(undefined);

@@ -3,10 +3,10 @@ import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { cached, installLog } from '../../deploy/local/stores/cache.ts';
 import { findProgram, run } from '../../deploy/local/stores/process.ts';
+import { generatorIn, typeScriptTools } from '../../tools/lint-openapi.ts';
 import { ROOT } from '../../tools/root.ts';
 
 const PART = 'clients-2';
-const GENERATOR = 'openapi-typescript@7.13.0';
 const TIMEOUT_MS = 10 * 60_000;
 const PIP = ['openapi-python-client==0.29.1', 'mypy==2.4.1', 'types-python-dateutil'];
 const PACKAGE = 'example.ingest';
@@ -58,7 +58,10 @@ const POM = `<project xmlns="http://maven.apache.org/POM/4.0.0">
 `;
 
 /** Where the generators and compilers of each language are. */
-type Tools = Awaited<ReturnType<typeof findGenerators>>;
+interface Tools {
+  readonly typeScript: string;
+  readonly others: string;
+}
 
 const maven = (tools: string, folder: string, ...options: string[]): string[] => {
   writeFileSync(join(folder, 'pom.xml'), POM);
@@ -67,16 +70,13 @@ const maven = (tools: string, folder: string, ...options: string[]): string[] =>
 };
 
 /** The generators and compilers, installed into the cache if missing. Throws if it cannot. */
-export async function findGenerators(log: (line: string) => void = () => undefined) {
+export async function findGenerators(
+  log: (line: string) => void = () => undefined,
+): Promise<Tools> {
   for (const program of ['npm', 'python3', 'javac', 'mvn'])
     if ((await findProgram(program)) === undefined)
       throw new Error(`there is no ${program} on the PATH`);
-  const typeScript = await cached(GENERATOR.replace('@', '-'), log, async (path) => {
-    const options = ['--prefix', path, '--no-audit', '--no-fund', '--loglevel=error'];
-    // A compiler that it works with, which is older than ours.
-    const command = ['npm', 'install', ...options, GENERATOR, 'typescript@5.9.3'];
-    await run({ command, logFile: installLog(PART), env: process.env, timeoutMs: TIMEOUT_MS });
-  });
+  const typeScript = await typeScriptTools(log);
   const others = await cached(PART, log, async (path) => {
     log('installing what generates clients (once)');
     const step = (...command: string[]): Promise<void> =>
@@ -101,7 +101,7 @@ export const clients: Readonly<
     commands: ({ typeScript }, folder) => [
       [
         process.execPath,
-        join(typeScript, 'node_modules/openapi-typescript/bin/cli.js'),
+        generatorIn(typeScript),
         join(folder, 'openapi.json'),
         `--output=${join(folder, 'schema.d.ts')}`,
       ],

@@ -4,7 +4,6 @@
  * set on other ports, which can be cut off alone.
  */
 import { type Document, Long, MongoClient, ObjectId } from 'mongodb';
-import { pause } from '../../../internal/platform/process/deadline.ts';
 import { type Credentials, Login } from './login.ts';
 import { type Certificate, type Line, Member } from './member.ts';
 import { PreImages } from './pre-images.ts';
@@ -16,9 +15,15 @@ const REMEMBERED_WRITES = 1_000;
 
 const HELLO = ['hello', 'ismaster', 'isMaster'];
 /** Commands that every member answers. */
-const ANYWHERE = ['ping', 'endSessions', 'buildInfo', 'saslStart', 'killCursors'];
+const ANYWHERE = ['ping', 'endSessions', 'buildInfo', 'saslStart', 'saslContinue', 'killCursors'];
 
-export type Door = Awaited<ReturnType<ReplicaSet['door']>>;
+export interface Door {
+  readonly url: string;
+  readonly ports: readonly number[];
+  /** Stops both directions; new connections are silent. */
+  part(): void;
+  join(): void;
+}
 
 /** `directUrl` is a way to the store without faults. With a `login` clients must log in. */
 export async function startReplicaSet(
@@ -56,6 +61,7 @@ export class ReplicaSet {
   #version = 1;
   #changed = Promise.withResolvers<void>();
   #stall: PromiseWithResolvers<'acknowledged' | 'interrupted'> | undefined;
+  readonly #used = new Set<Line>();
 
   constructor(storeUrl: string, client: MongoClient, login: Login | undefined) {
     const { hostname, port } = new URL(storeUrl);
@@ -65,7 +71,12 @@ export class ReplicaSet {
     this.#images = new PreImages(client);
   }
 
-  async door(options: { readonly certificate?: Certificate } = {}) {
+  /** Connections that carried commands besides the driver's monitoring. */
+  opened(): number {
+    return this.#used.size;
+  }
+
+  async door(options: { readonly certificate?: Certificate } = {}): Promise<Door> {
     const ports: number[] = [];
     const members = Array.from(
       { length: MEMBERS },
@@ -80,9 +91,8 @@ export class ReplicaSet {
     this.#members.push(...members);
     const hosts = ports.map((port) => `127.0.0.1:${port}`).join(',');
     return {
-      url: `mongodb://${hosts}/?replicaSet=${SET_NAME}${this.#login === undefined ? '' : '&authMechanism=PLAIN'}`,
+      url: `mongodb://${hosts}/?replicaSet=${SET_NAME}`,
       ports,
-      /** Stops both directions; new connections are silent. */
       part: () => members.forEach((member) => member.part()),
       join: () => members.forEach((member) => member.join()),
     };
@@ -180,34 +190,18 @@ export class ReplicaSet {
   }
 
   #hello({ index, ports }: Seat): Document {
-    const hosts = ports.map((port) => `127.0.0.1:${port}`);
-    const isPrimary = this.#primary === index;
-    const term = this.#term.toString(16).padStart(16, '0');
-    return {
-      ok: 1,
-      helloOk: true,
-      setName: SET_NAME,
-      setVersion: 1,
-      hosts,
-      me: hosts[index],
-      isWritablePrimary: isPrimary,
-      ismaster: isPrimary,
-      secondary: !isPrimary,
-      ...(this.#primary === undefined ? {} : { primary: hosts[this.#primary] }),
-      ...(isPrimary ? { electionId: new ObjectId(`7fffffff${term}`) } : {}),
-      topologyVersion: this.#topologyVersion(index),
-      maxBsonObjectSize: 16_777_216,
-      maxMessageSizeBytes: 48_000_000,
-      maxWriteBatchSize: 100_000,
+    const [primary, term] = [this.#primary, this.#term];
+    return helloOf({
+      index,
+      ports,
+      primary,
+      term,
+      topologyVersion: this.#topologyVersion({ index }),
       localTime: new Date(Date.now() + this.#aheadMs),
-      logicalSessionTimeoutMinutes: 30,
-      minWireVersion: 0,
-      maxWireVersion: MAX_WIRE_VERSION,
-      readOnly: false,
-    };
+    });
   }
 
-  #topologyVersion(index: number): Document {
+  #topologyVersion({ index }: Pick<Seat, 'index'>): Document {
     return { processId: this.#processes[index], counter: Long.fromNumber(this.#version) };
   }
 
@@ -217,6 +211,7 @@ export class ReplicaSet {
     const isWatch = request.legacy || request.command['$db'] === 'admin';
     if (HELLO.includes(name) && (isWatch || !this.#refusals.has(name)))
       return this.#answerHello(request, line, member);
+    this.#used.add(line);
     this.commands.set(name, (this.commands.get(name) ?? 0) + 1);
     const answer = (document: Document): void => line.reply(message(document, { to: request.id }));
     const aboutLogin = this.#login?.answer(name, request.command, line);
@@ -224,7 +219,7 @@ export class ReplicaSet {
     if (this.#primary !== member.index && !ANYWHERE.includes(name)) {
       return answer({
         ...notPrimary(request.command),
-        topologyVersion: this.#topologyVersion(member.index),
+        topologyVersion: this.#topologyVersion(member),
       });
     }
     const refusal = this.#refusals.get(name);
@@ -245,13 +240,13 @@ export class ReplicaSet {
     if (delayMs) return answer(await this.#insertLate(request.command, delayMs));
     const reply = await this.#run(name, request, line);
     const hold = this.#holds.get(name);
-    if (hold !== undefined) await pause(hold);
+    if (hold !== undefined) await new Promise((resolve) => setTimeout(resolve, hold));
     if (!request.oneWay) line.reply(reply);
   }
 
   /** By a connection of our own, because that of the client may have ended. */
   async #insertLate({ insert, documents, ordered, $db }: Document, delayMs: number) {
-    await pause(delayMs);
+    await new Promise((resolve) => setTimeout(resolve, delayMs));
     return this.#client.db($db).command({ insert, documents, ordered });
   }
 
@@ -272,9 +267,14 @@ export class ReplicaSet {
   }
 
   async #change(milliseconds: number): Promise<void> {
-    const over = new AbortController();
-    await Promise.race([this.#changed.promise, pause(milliseconds, over.signal)]);
-    over.abort();
+    let timer: NodeJS.Timeout | undefined;
+    await Promise.race([
+      this.#changed.promise,
+      new Promise((resolve) => {
+        timer = setTimeout(resolve, milliseconds);
+      }),
+    ]);
+    clearTimeout(timer);
   }
 
   /** The store's answer; a majority write gets it once there is a majority, or an error. */
@@ -313,10 +313,12 @@ export class ReplicaSet {
     if (command['writeConcern']?.w !== 'majority') return line.forward(request);
     const reply = await this.#images.around(command, () => line.forward(request));
     const wtimeout = Number(command['writeConcern'].wtimeout ?? 0);
-    const over = new AbortController();
-    const timedOut = wtimeout > 0 ? [pause(wtimeout, over.signal).then(() => 'late' as const)] : [];
-    const end = await Promise.race([stall.promise, ...timedOut]);
-    over.abort();
+    let timer: NodeJS.Timeout | undefined;
+    const timedOut = new Promise<'timed out'>((resolve) => {
+      if (wtimeout > 0) timer = setTimeout(() => resolve('timed out'), wtimeout);
+    });
+    const end = await Promise.race([stall.promise, timedOut]);
+    clearTimeout(timer);
     if (end === 'acknowledged') return reply;
     if (end === 'interrupted') return message(INTERRUPTED, { to: id });
     return message({ ...bodyOf(reply), writeConcernError: TIMED_OUT }, { to: id });
@@ -350,3 +352,39 @@ const TIMED_OUT = {
   errmsg: 'waiting for replication timed out',
   errInfo: { wtimeout: true },
 };
+
+function helloOf(member: {
+  readonly index: number;
+  readonly ports: readonly number[];
+  readonly primary: number | undefined;
+  readonly term: number;
+  readonly topologyVersion: Document;
+  readonly localTime: Date;
+}): Document {
+  const hosts = member.ports.map((port) => `127.0.0.1:${port}`);
+  const primary = member.primary === member.index;
+  return {
+    ok: 1,
+    helloOk: true,
+    setName: SET_NAME,
+    setVersion: 1,
+    hosts,
+    me: hosts[member.index],
+    isWritablePrimary: primary,
+    ismaster: primary,
+    secondary: !primary,
+    ...(member.primary === undefined ? {} : { primary: hosts[member.primary] }),
+    ...(primary
+      ? { electionId: new ObjectId(`7fffffff${member.term.toString(16).padStart(16, '0')}`) }
+      : {}),
+    topologyVersion: member.topologyVersion,
+    maxBsonObjectSize: 16_777_216,
+    maxMessageSizeBytes: 48_000_000,
+    maxWriteBatchSize: 100_000,
+    localTime: member.localTime,
+    logicalSessionTimeoutMinutes: 30,
+    minWireVersion: 0,
+    maxWireVersion: MAX_WIRE_VERSION,
+    readOnly: false,
+  };
+}

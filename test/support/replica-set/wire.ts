@@ -18,7 +18,16 @@ const EXACT = {
   bsonRegExp: true,
 } as const;
 
-export type Request = ReturnType<typeof requestOf>;
+export interface Request {
+  readonly id: number;
+  readonly bytes: Buffer;
+  readonly command: Document;
+  /** A hello of the old form needs an answer of the old form. */
+  readonly legacy: boolean;
+  /** The client waits for more than one answer. */
+  readonly exhaust: boolean;
+  readonly oneWay: boolean;
+}
 
 /** Splits a stream into messages; each call returns the complete ones. */
 export function messageCutter(): (bytes: Buffer) => Buffer[] {
@@ -35,21 +44,31 @@ export function messageCutter(): (bytes: Buffer) => Buffer[] {
   };
 }
 
-export function requestOf(bytes: Buffer) {
-  const [id, opCode] = [bytes.readInt32LE(4), bytes.readInt32LE(12)];
-  const legacy = opCode === OP_QUERY;
-  if (!legacy && opCode !== OP_MSG) throw new Error(`a message of an unknown kind: ${opCode}`);
-  const flags = legacy ? 0 : bytes.readUInt32LE(HEADER_BYTES);
+export function requestOf(bytes: Buffer): Request {
+  const [id, opCode, flags] = [
+    bytes.readInt32LE(4),
+    bytes.readInt32LE(12),
+    bytes.readUInt32LE(HEADER_BYTES),
+  ];
+  if (opCode === OP_QUERY) {
+    const document = bytes.indexOf(0, HEADER_BYTES + 4) + 1 + QUERY_NUMBERS_BYTES;
+    return {
+      id,
+      bytes,
+      command: documentAt(bytes, document),
+      legacy: true,
+      exhaust: false,
+      oneWay: false,
+    };
+  }
+  if (opCode !== OP_MSG) throw new Error(`a message of an unknown kind: ${opCode}`);
+  const exhaust = (flags & EXHAUST_ALLOWED) !== 0;
   return {
     id,
     bytes,
-    command: legacy
-      ? documentAt(bytes, bytes.indexOf(0, HEADER_BYTES + 4) + 1 + QUERY_NUMBERS_BYTES)
-      : bodyOf(bytes),
-    /** A hello of the old form needs an answer of the old form. */
-    legacy,
-    /** The client waits for more than one answer. */
-    exhaust: (flags & EXHAUST_ALLOWED) !== 0,
+    command: bodyOf(bytes),
+    legacy: false,
+    exhaust,
     oneWay: (flags & MORE_TO_COME) !== 0,
   };
 }
