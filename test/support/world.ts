@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll } from '@jest/globals';
+import type { Filter } from 'mongodb';
 import { startConsoleProcess } from '../../cmd/console/wire.ts';
 import { startController } from '../../cmd/controller/wire.ts';
 import { startIngest } from '../../cmd/ingest/wire.ts';
@@ -28,6 +29,7 @@ import {
   type RateLimitedRecord,
 } from '../../internal/submission/over-limit.ts';
 import { type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/trail/trail.ts';
 import { startMongoWire } from './mongo-wire.ts';
 import { openTestStores, type TestStores } from './test-stores.ts';
 import { HANG_MS, HEAL_HANG_MS, eventually } from './wait.ts';
@@ -69,6 +71,8 @@ export interface World {
   records(filter?: object): Promise<SubmissionRecord[]>;
   accounts(filter?: object): Promise<Account[]>;
   rateLimited(): Promise<RateLimitedRecord[]>;
+  /** What the trail of operators has, newest first. */
+  trail(filter?: Filter<TrailEntry>): Promise<TrailEntry[]>;
   /** Sums a metric over the series with these labels. */
   metric(
     process: { readonly adminUrl: string },
@@ -198,6 +202,8 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
     records: (filter = {}) => stores.requests.find(filter).toArray(),
     accounts: (filter = {}) => stores.accounts.find(filter).toArray(),
     rateLimited: () => rateLimitedCollection(stores.db).find().toArray(),
+    trail: (filter = {}) =>
+      stores.db.collection<TrailEntry>(OPERATOR_AUDIT).find(filter).sort({ _id: -1 }).toArray(),
     async metric(process, name, labels = {}) {
       const response = await fetch(`${process.adminUrl}/metrics`);
       return sumOf(await response.text(), name, labels);
