@@ -4,6 +4,7 @@
  */
 import { afterAll, expect, test } from '@jest/globals';
 import { startLoginPage } from '../../deploy/local/login-page.ts';
+import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { accountIndexes } from '../../internal/account/account.ts';
 import { LedgerStore } from '../../internal/account/mail-ledger.ts';
@@ -166,6 +167,26 @@ test('after the retention of the request, commands still work on its account', a
   await done('erase', other, '--yes');
   const again = { ...newApplication(), ein: freed.application.ein };
   await world.recordIn('completed', await submit(world, ingest, again));
+});
+
+test('correct-email given again finishes a correction that was cut off', async () => {
+  const { id, application } = await completed();
+  const address = `right-${application.email}`;
+  const words = ['account', 'correct-email', id, address];
+  // The command ended after its first write: no mail went to the new address, and the request is
+  // still found by the old one.
+  await new AccountCorrections({ db, clock }).correctEmail(await accountOf(id), address);
+  expect((await done(...words)).stdout).toContain(
+    'was cut off: it is finished and a new link is mailed',
+  );
+  await done(...words, '--yes');
+  await world.recordIn('completed', id);
+  expect(await accountOf(id)).toMatchObject({ linkVersion: 1, mailVersion: 1 });
+  const found = await cli('find', '--email', address, '--json');
+  expect(found.json()).toMatchObject([{ request_id: id }]);
+  await operator.refused('has this address already', ...words, '--yes');
+  const newLink = linkIn(world.mail.mailsTo(address)[0]);
+  expect(await (await confirm(newLink)).text()).toContain('Your account is activated');
 });
 
 test('a closed request mails nothing and its link is void, until reopen', async () => {
