@@ -11,7 +11,7 @@ import { ledgerWith } from '../../internal/account/mail-ledger.ts';
 import { later, systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { newId } from '../../internal/platform/stores/ids.ts';
 import { pastLockConflicts } from '../../internal/platform/stores/mongo.ts';
-import { BACKED_OFF_AT_MOST_MS } from '../../internal/processor/step.ts';
+import { BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from '../../internal/processor/step.ts';
 import { RATE_LIMITED } from '../../internal/submission/over-limit.ts';
 import {
   CLAIM_MS,
@@ -89,6 +89,8 @@ test('retry brings a waiting request and then a dead letter at once, and history
   await requests.updateOne({ _id: id }, { $set: { backedOffMs: BACKED_OFF_AT_MOST_MS } });
   await done('retry', id);
   await world.recordIn('dead_lettered', id);
+  // It is sent again although its e-mail may have gone out three times.
+  await requests.updateOne({ _id: id }, { $set: { ambiguous: MAX_AMBIGUOUS } });
   expect((await cli('show', id)).stdout).toMatch(/given up: the mail server did not accept/);
 
   world.mail.setFault(undefined);
