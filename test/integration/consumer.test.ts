@@ -110,10 +110,10 @@ afterAll(async () => {
 });
 
 async function open(url: string): Promise<MailPace> {
-  const redis = createRedis(url, { commandTimeoutMs: PACE_TIMEOUT_MS }, { log });
-  clients.push(redis);
-  await eventually('Redis', () => redis.status === 'ready');
-  return new MailPace({ perSecond: 1_000 / EVERY_MS, processes: 3, redis, clock });
+  const client = createRedis(url, { commandTimeoutMs: PACE_TIMEOUT_MS }, { log });
+  clients.push(client);
+  await eventually('Redis', () => client.status === 'ready');
+  return new MailPace({ perSecond: 1_000 / EVERY_MS, processes: 3, redis: client, clock });
 }
 
 test('processes share the pace, and without Redis each keeps its part', async () => {

@@ -51,9 +51,9 @@ test('it is called once for each move that ends a request, and for nothing else'
     await play(planOf(seed), {}, async (world) => {
       // Answers of the database are on the way.
       await world.scheduler.run(world.scheduler.now + ANSWERED_MS, () => false);
-      moved = world.records().flatMap(({ _id, history: [first, ...later] }) =>
+      moved = world.records().flatMap(({ _id, history: [first, ...others] }) =>
         // What an answer to the partner ended was never moved.
-        [...(first?.state === 'withdrawn' ? [first] : []), ...later]
+        [...(first?.state === 'withdrawn' ? [first] : []), ...others]
           .filter(({ state }) => ends(state))
           .map(({ state }) => `${_id} ${state}`),
       );
