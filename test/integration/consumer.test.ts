@@ -1,7 +1,7 @@
 /** Jobs between sender and consumer, and the common pace of e-mails, on a real Redis. */
 import { afterAll, afterEach, beforeEach, expect, test } from '@jest/globals';
 import { Queue } from 'bullmq';
-import { MailPace, PACE_TIMEOUT_MS } from '../../internal/mail/mail-gate.ts';
+import { MailPace, PACE_TIMEOUT_MS } from '../../internal/mail/mail-pace.ts';
 import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
 import { createRedis, type RedisClient } from '../../internal/platform/stores/redis.ts';
