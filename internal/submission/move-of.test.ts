@@ -95,18 +95,3 @@ test('records of a newer version are left alone', () => {
   const erasure = moveOf('erase', newer, { now: NOW, retention });
   expect(matches(erasure?.filter, newer)).toBe(false);
 });
-
-test('every move of a worker or an operator that ends a request is told, and no other', () => {
-  const told = new Set<string>();
-  for (const event of events) {
-    for (const state of states) {
-      for (const accountId of ['acc_1', undefined]) {
-        const tellEnd = (id: string): void => void told.add(`${id} ${event}`);
-        const options = { now: NOW, accountId, retention: days, tellEnd };
-        moveOf(event, { state, version: 1 }, options)?.done(['req_1', 'req_2']);
-      }
-    }
-  }
-  const ends = ['withdraw', 'reject', 'complete', 'bounce', 'report_bounce', 'close', 'erase'];
-  expect(told).toEqual(new Set(ends.flatMap((event) => [`req_1 ${event}`, `req_2 ${event}`])));
-});

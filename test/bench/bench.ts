@@ -24,15 +24,14 @@ const { values: flags } = parseArgs({
     from: { type: 'string', default: '' },
     rounds: { type: 'string', default: '3' },
     seconds: { type: 'string', default: '5' },
-    connections: { type: 'string', default: '1,64,256' },
-    /** Applications for each processor to work off; 0 measures no processor. */
-    drain: { type: 'string', default: '4000' },
     json: { type: 'boolean', default: false },
   },
 });
 const COUNTS = [1, 2, 4];
+const CONNECTIONS = [1, 64, 256];
+/** Applications for each processor to work off. */
+const BACKLOG = 4_000;
 const plan = { rounds: Number(flags.rounds), json: flags.json };
-const connectionCounts = flags.connections.split(',').filter(Boolean).map(Number);
 
 interface Contender {
   readonly name: string;
@@ -84,7 +83,7 @@ async function scale(bench: Bench): Promise<Contender[]> {
 function drains(bench: Bench): Setting[] {
   const setting = (name: string, worker: WorkerName, processes: number): Setting => ({
     name,
-    run: () => drain(bench, worker, { size: Number(flags.drain) * processes, processes }),
+    run: () => drain(bench, worker, { size: BACKLOG * processes, processes }),
   });
   return flags.of === 'scale'
     ? COUNTS.map((count) => setting(`${count} processor`, 'ours', count))
@@ -104,7 +103,7 @@ await withBench(async (bench) => {
   }
   const contendersOf = flags.from !== '' ? versions : flags.of === 'scale' ? scale : rivals;
   const contenders = await contendersOf(bench);
-  for (const connections of connectionCounts) {
+  for (const connections of CONNECTIONS) {
     const wanted = { key: bench.key, connections, seconds: Number(flags.seconds) };
     const settings = contenders.map(({ name, servers }) => ({
       name: `${name}, ${connections} connections`,
@@ -113,5 +112,5 @@ await withBench(async (bench) => {
     }));
     await compare('request', settings, plan);
   }
-  if (flags.drain !== '0' && flags.from === '') await compare('application', drains(bench), plan);
+  if (flags.from === '') await compare('application', drains(bench), plan);
 });

@@ -1,21 +1,14 @@
-/** The file that partners run first (docs/certify.mjs): the service, real and careless proxies. */
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+/** The file that partners run first (docs/certify.mjs): the service, and careless proxies. */
 import { createServer, request as requestTo, type Server, type ServerResponse } from 'node:http';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { text as textOf } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { installHaproxy } from '../../deploy/local/stores/install.ts';
-import { startProcess, type ServerProcess } from '../../deploy/local/stores/process.ts';
-import { inRoot } from '../../deploy/local/stores/root.ts';
-import { freePort } from '../../deploy/local/stores/wait.ts';
 import { testEndings } from '../../internal/application/sandbox-endings.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
 import { endOf } from '../../tools/program.ts';
 import { ROOT } from '../../tools/root.ts';
 import { listen } from '../support/listen.ts';
-import { eventually, HANG_MS } from '../support/wait.ts';
+import { HANG_MS } from '../support/wait.ts';
 import { worldOf } from '../support/world.ts';
 
 interface Answer {
@@ -40,13 +33,8 @@ const annotations = { [MODE_ANNOTATION]: 'test' };
 const { world, ingest } = await worldOf(['ingest', 'processor'], {
   partners: [{ partner: 'demo', name: 'tests', keys: [key], annotations }],
 });
-const folder = mkdtempSync(join(tmpdir(), 'certify-'));
 const servers: Server[] = [];
 const running = new Map<string, ReturnType<typeof certify>>();
-let haproxy: ServerProcess;
-
-const HTML = '<html>Sorry</html>';
-const error = (answer: Answer): boolean => answer.status >= 400;
 
 /** Each proxy with the rows that tell what it does. */
 const changes: Record<string, [Change, rows: Record<string, string>]> = {
@@ -70,27 +58,27 @@ const changes: Record<string, [Change, rows: Record<string, string>]> = {
     },
   ],
   'cuts waits': [{ cutsMs: 10_000 }, { '000000008': 'look-up: answered none (ECONNRESET after ' }],
-  'cuts idle connections': [{ idleMs: 1_000 }, { idle: 'it was closed' }],
-  'buffers bodies': [{ buffers: true }, { early: 'answered none (' }],
-  'limits bodies': [{ maxBytes: 32_768 }, { largest: 'answered 413, not 202' }],
-  'rewrites 429': [
-    { answer: (answer) => (answer.status === 429 ? { ...answer, status: 503 } : answer) },
-    { '000000429': 'answered 503, not 429' },
-  ],
-  'replaces error pages': [
+  'cuts idle connections, buffers and limits bodies, and replaces errors': [
     {
-      answer: (answer) =>
-        error(answer) ? { ...answer, headers: { ...answer.headers }, text: HTML } : answer,
+      idleMs: 1_000,
+      buffers: true,
+      maxBytes: 62_000,
+      answer: (answer) => {
+        const status = answer.status === 429 ? 503 : answer.status;
+        return status >= 400 ? { ...answer, status, text: '<html>Sorry</html>' } : answer;
+      },
     },
-    { '000000500': 'the body of the 500 cannot be read: SyntaxError' },
+    {
+      idle: 'it was closed',
+      early: 'answered none (',
+      largest: 'answered 413, not 202',
+      '000000429': 'answered 503, not 429',
+      '000000500': 'the body of the 500 cannot be read: SyntaxError',
+    },
   ],
   redirects: [
     { answer: (answer) => ({ ...answer, status: 301, headers: { location: ingest.url } }) },
     { '000000000': 'answered 301, not 202' },
-  ],
-  'halves bodies': [
-    { answer: (answer) => ({ ...answer, text: answer.text.slice(0, 20) }) },
-    { '000000000': 'the body of the 202 cannot be read: SyntaxError' },
   ],
   'answers for others': [
     {
@@ -170,27 +158,6 @@ function proxyWith(change: Change): Server {
   return server;
 }
 
-async function startHaproxy(): Promise<string> {
-  const [root, port] = [await installHaproxy(() => undefined), await freePort()];
-  const data = join(folder, 'data');
-  mkdirSync(data);
-  const config = `defaults
-  mode http
-  timeout connect 5s
-  timeout client 60s
-  timeout server 60s
-listen partners
-  bind 127.0.0.1:${port}
-  server ingest ${new URL(ingest.url).host}
-`;
-  writeFileSync(join(data, 'haproxy.cfg'), config);
-  const command = inRoot(root, data, 'root', ['haproxy', '-db', '-f', '/data/haproxy.cfg']);
-  haproxy = await startProcess({ command, logFile: join(folder, 'log'), wrapped: true });
-  const url = `http://127.0.0.1:${port}`;
-  await eventually('HAProxy', async () => (await fetch(url)).status === 404);
-  return url;
-}
-
 async function certify(
   url: string,
   given: Readonly<Record<string, string>> = {},
@@ -205,9 +172,7 @@ async function certify(
 }
 
 beforeAll(async () => {
-  const proxied = await startHaproxy();
   running.set('directly', certify(ingest.url));
-  running.set('through HAProxy', certify(proxied));
   for (const [name, [change, told]] of Object.entries(changes)) {
     const url = await serve(proxyWith(change));
     running.set(name, certify(url, {}, ['000000000', ...Object.keys(told)]));
@@ -219,17 +184,16 @@ beforeAll(async () => {
   running.set('is not there', certify('http://127.0.0.1:1'));
   await Promise.all(running.values());
 }, 4 * HANG_MS);
-afterAll(async () => {
+afterAll(() => {
   for (const server of servers) {
     server.closeAllConnections();
     server.close();
   }
-  await haproxy.end('SIGTERM');
-  rmSync(folder, { recursive: true });
 });
 
-test.each(['directly', 'through HAProxy'])('%s every ending is as promised', async (name) => {
-  const { code, rows } = await running.get(name)!;
+// test/e2e runs it through the Ingress controller.
+test('every ending is as promised', async () => {
+  const { code, rows } = await running.get('directly')!;
   expect(rows.filter((row) => !row.endsWith('  ok'))).toEqual([
     `0 of ${rows.length - 1} rows differ`,
   ]);

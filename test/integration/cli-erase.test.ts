@@ -6,7 +6,6 @@ import { afterAll, afterEach, expect, test } from '@jest/globals';
 import { Binary } from 'mongodb';
 import { ACCOUNTS } from '../../internal/account/account.ts';
 import { AccountStore } from '../../internal/account/account-store.ts';
-import { OPERATOR_AUDIT } from '../../internal/trail/trail.ts';
 import { later, systemClock } from '../../internal/platform/process/clock.ts';
 import { pause } from '../../internal/platform/process/deadline.ts';
 import { createMongo } from '../../internal/platform/stores/mongo.ts';
@@ -132,9 +131,7 @@ test('erase by address removes the account and all personal data, and keeps the 
     422,
     bodies.idempotencyMismatch(mentioning),
   );
-  const noted = await world.stores.db
-    .collection(OPERATOR_AUDIT)
-    .findOne({ why: 'request of today', result: 'done' });
+  const [noted] = await world.trail({ why: 'request of today', result: 'done' });
   expect(noted).toMatchObject({ action: 'erase', by: 'test-operator' });
   expect((await cli('show', first)).stdout).toContain('personal data erased');
   expect(await cli('retry', first)).toMatchObject({ code: 1 });

@@ -1,7 +1,6 @@
 /** An operator acts in the console, and everybody who should not is refused. */
-import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { beforeEach, expect, test } from '@jest/globals';
 import { sign } from '@fastify/cookie';
-import type { Browser } from 'puppeteer-core';
 import { OPERATOR_AUDIT } from '../../internal/trail/trail.ts';
 import { cookieName } from '../../internal/console/sign-in.ts';
 import { hashApiKey, keyIdOf, newApiKey } from '../../internal/partner/api-key.ts';
@@ -9,13 +8,14 @@ import { PARTNER_HOLDS } from '../../internal/partner/flags.ts';
 import { newId } from '../../internal/platform/stores/ids.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';
-import { accessFaults, isTooWide, openBrowser, textOf } from '../support/browser.ts';
+import { accessFaults, isTooWide, textOf } from '../support/browser.ts';
+import { browserOfFile } from '../support/browser-of-file.ts';
 import { operatorOf } from '../support/cli.ts';
 import { send, type Answer } from '../support/http.ts';
 import { startMongoWire } from '../support/mongo-wire.ts';
 import { desksOf, SECRET } from '../support/oidc.ts';
 import { eventually } from '../support/wait.ts';
-import { worldOf, type InProcess } from '../support/world.ts';
+import { worldOf } from '../support/world.ts';
 
 const spare = newApiKey();
 const { world, ingest } = await worldOf(['ingest', 'processor'], {
@@ -26,18 +26,8 @@ const { completed, cli } = operatorOf({ world, ingest });
 const { requests, accounts } = world.stores;
 const trail = world.stores.db.collection(OPERATOR_AUDIT);
 const ACTIONS = { CONSOLE_ACTIONS: 'true' };
-let browser: Browser;
-const { startDesk, logIn } = desksOf(world, () => browser);
-let desk: InProcess;
-
-beforeAll(async () => {
-  desk = await startDesk({}, ACTIONS);
-  browser = await openBrowser();
-});
-beforeEach(async () => {
-  await trail.deleteMany({});
-});
-afterAll(() => browser.close());
+const { startDesk, logIn } = desksOf(world, await browserOfFile());
+const desk = await startDesk({}, ACTIONS);
 
 /** A session without a browser. */
 interface Seat {
@@ -92,7 +82,8 @@ function post(
 /** One person may post 60 forms a minute, so each test has its own. */
 let operator: Seat;
 let people = 0;
-beforeEach(() => {
+beforeEach(async () => {
+  await trail.deleteMany({});
   people += 1;
   operator = seatOf('operator', `olga-${people}@example.com`);
 });

@@ -1,7 +1,6 @@
 /** A partner's page counts its requests, and each figure leads to its list, which is also a file. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { beforeAll, expect, test } from '@jest/globals';
 import { MongoClient } from 'mongodb';
-import type { Browser, Page } from 'puppeteer-core';
 import type { Account } from '../../internal/account/account.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { htmlOf } from '../../internal/console/render.ts';
@@ -14,19 +13,19 @@ import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { periodView } from '../../internal/view/period.ts';
 import { deadLettersView } from '../../internal/view/search.ts';
-import { accessFaults, isTooWide, openBrowser, textOf } from '../support/browser.ts';
+import { accessFaults, isTooWide, textOf } from '../support/browser.ts';
+import { browserOfFile } from '../support/browser-of-file.ts';
 import { startMongoWire } from '../support/mongo-wire.ts';
 import { newRecord } from '../support/records.ts';
 import { eventually } from '../support/wait.ts';
-import { worldOf, type InProcess } from '../support/world.ts';
+import { worldOf } from '../support/world.ts';
 
 const { world } = await worldOf(['ingest'], { documentedRights: true });
 const HOUR_MS = 3_600_000;
 const KEY = 'abcdef012345';
 const now = new Date();
-let browser: Browser;
-let page: Page;
-let desk: InProcess;
+const page = await (await browserOfFile()).newPage();
+const desk = await world.start('console');
 
 /** The fields of each, `hoursAgo`, and how many of them. */
 const kinds: readonly (readonly [hoursAgo: number, count: number, Partial<SubmissionRecord>])[] = [
@@ -69,11 +68,7 @@ beforeAll(async () => {
     requestIds: [],
     expiresAt: later(now, HOUR_MS),
   } as { _id: string });
-  browser = await openBrowser();
-  page = await browser.newPage();
-  desk = await world.start('console');
 });
-afterAll(() => browser.close());
 
 async function open(path: string): Promise<string> {
   await page.goto(desk.url + path);
@@ -244,11 +239,12 @@ const pageOf = (view: Awaited<ReturnType<typeof periodView>>): string => {
   return htmlOf('partner', { ...model, ...asked, view });
 };
 
-test('counts that cannot be read in time are of a shorter period, and the page says so', async () => {
+test('what cannot be read in time is of a shorter period, and the page says so', async () => {
   const wire = await startMongoWire(world.stores.mongodbUri);
   const client = new MongoClient(wire.url);
   wire.instead(({ find, filter }) =>
-    find === 'rate_limited' && filter.windowStart.$gt < later(now, -2 * HOUR_MS)
+    (find === 'rate_limited' && filter.windowStart.$gt < later(now, -2 * HOUR_MS)) ||
+    (find === SUBMISSIONS && filter._id === undefined)
       ? { ok: 0, code: 50, codeName: 'MaxTimeMSExpired', errmsg: 'the time is over' }
       : undefined,
   );
@@ -262,32 +258,11 @@ test('counts that cannot be read in time are of a shorter period, and the page s
     expect(pageOf(view)).toContain(
       `What has no record is counted since <time datetime="${view.awayFrom.toISOString()}`,
     );
-  } finally {
-    await client.close();
-    await wire.close();
-  }
-});
-
-test('an address that too many requests have is searched from the newest on', async () => {
-  const wire = await startMongoWire(world.stores.mongodbUri);
-  const client = new MongoClient(wire.url);
-  wire.instead(({ find, filter }) =>
-    find === SUBMISSIONS && filter._id === undefined
-      ? { ok: 0, code: 50, codeName: 'MaxTimeMSExpired', errmsg: 'the time is over' }
-      : undefined,
-  );
-  try {
-    const found = await new SupportQueries(client.db(world.stores.database)).newest(
-      { email: '=cmd@example.com' },
-      60,
-    );
-    expect(found).toHaveLength(60);
-    expect(found.map(({ _id }) => _id)).toEqual(
-      found
-        .map(({ _id }) => _id)
-        .toSorted()
-        .toReversed(),
-    );
+    // An address that too many requests have is searched from the newest on.
+    const found = await submissions.newest({ email: '=cmd@example.com' }, 60);
+    const ids = found.map(({ _id }) => _id);
+    expect(ids).toHaveLength(60);
+    expect(ids).toEqual(ids.toSorted().toReversed());
   } finally {
     await client.close();
     await wire.close();

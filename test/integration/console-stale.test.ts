@@ -1,7 +1,8 @@
 /** The first page is refreshed, and once it is not, it says since when and why, and nothing is green. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import type { Browser, Page } from 'puppeteer-core';
-import { accessFaults, openBrowser, picture, textOf } from '../support/browser.ts';
+import type { Page } from 'puppeteer-core';
+import { accessFaults, picture, textOf } from '../support/browser.ts';
+import { browserOfFile } from '../support/browser-of-file.ts';
 import { desksOf } from '../support/oidc.ts';
 import { submit } from '../support/processing.ts';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts';
@@ -11,15 +12,14 @@ import { newApplication, worldOf, type InProcess } from '../support/world.ts';
 const names = ['controller', 'ingest', 'processor'] as const;
 const { world, ingest, ...others } = await worldOf(names, { controller: false });
 const CONSOLE_PROCESSES = [ingest, ...Object.values(others)].map((one) => one.adminUrl).join(',');
-let browser: Browser;
-const { startDesk, logIn } = desksOf(world, () => browser);
+const browser = await browserOfFile();
+const { startDesk, logIn } = desksOf(world, browser);
 let desk: InProcess;
 let forwarded: TcpProxy;
 let database: TcpProxy;
 let [cutOff, gone, loggedOut]: Page[] = [];
 
 beforeAll(async () => {
-  browser = await openBrowser();
   desk = await world.start('console', { CONSOLE_PROCESSES });
   forwarded = await startTcpProxy(desk.url);
   database = await startTcpProxy(world.stores.mongodbUri);
@@ -37,7 +37,6 @@ beforeAll(async () => {
 }, HEAL_HANG_MS);
 afterAll(async () => {
   database.pass();
-  await browser.close();
   await Promise.all([forwarded.close(), database.close()]);
 });
 

@@ -1,10 +1,14 @@
-/** Jobs between sender and consumer on a real Redis. */
-import { afterEach, beforeEach, expect, test } from '@jest/globals';
+/** Jobs between sender and consumer, and the common pace of e-mails, on a real Redis. */
+import { afterAll, afterEach, beforeEach, expect, test } from '@jest/globals';
 import { Queue } from 'bullmq';
+import { MailPace, PACE_TIMEOUT_MS } from '../../internal/mail/mail-pace.ts';
+import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
+import { createRedis, type RedisClient } from '../../internal/platform/stores/redis.ts';
 import { Consumer } from '../../internal/queue/consume.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { QUEUE, QUEUE_PREFIX, type Hint } from '../../internal/queue/job.ts';
+import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { storesOfFile } from '../support/test-stores.ts';
 import { eventually } from '../support/wait.ts';
 
@@ -93,5 +97,42 @@ test('after a Redis that was emptied, jobs come again', async () => {
   await eventually('a sent record', async () => {
     await sender.send([hint(2)]);
     return taken.includes('account req_2');
+  });
+});
+
+const SHARED = 20;
+const EVERY_MS = 1_000;
+const proxy = await startTcpProxy(redisUrl);
+const clients: RedisClient[] = [];
+afterAll(async () => {
+  for (const client of clients) client.disconnect();
+  await proxy.close();
+});
+
+async function open(url: string): Promise<MailPace> {
+  const client = createRedis(url, { commandTimeoutMs: PACE_TIMEOUT_MS }, { log });
+  clients.push(client);
+  await eventually('Redis', () => client.status === 'ready');
+  return new MailPace({ perSecond: 1_000 / EVERY_MS, processes: 3, redis: client, clock });
+}
+
+test('processes share the pace, and without Redis each keeps its part', async () => {
+  const [one, other] = await Promise.all([open(redisUrl), open(proxy.url)]);
+  // A slow answer counts as none, so the process keeps to its part for a while.
+  await eventually('the moments of another process', async () => {
+    for (let n = 0; n < SHARED; n += 1) await one.reserve();
+    return (await other.reserve()) > (SHARED / 2) * EVERY_MS;
+  });
+
+  proxy.park();
+  proxy.cut();
+  const alone: number[] = [];
+  for (let n = 0; n < 4; n += 1) alone.push(await other.reserve());
+  expect(alone.at(-1)).toBeLessThanOrEqual(9 * EVERY_MS);
+
+  proxy.pass();
+  await eventually('the common pace', async () => {
+    for (let n = 0; n < SHARED; n += 1) await one.reserve();
+    return (await other.reserve()) > (SHARED / 2) * EVERY_MS;
   });
 });

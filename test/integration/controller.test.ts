@@ -44,33 +44,6 @@ const manifest = (partner: string, lines: readonly string[], kind = 'Secret'): s
 
 const stored = (key: string) => storedKey(world.stores.db, key);
 
-test('a key that is issued, rotated, switched off and on, or deleted takes effect by itself', async () => {
-  const [one, two] = [newApiKey(), newApiKey()];
-  expect(await status(one)).toBe(401);
-
-  await world.writePartner({ partner: 'acme', keys: [one] });
-  await becomes(one, 202);
-  await world.writePartner({ partner: 'acme', keys: [one, two] });
-  await becomes(two, 202);
-  expect(await status(one)).toBe(202);
-
-  await world.writePartner({ partner: 'acme', keys: [two] });
-  await becomes(one, 401);
-  expect(await status(two)).toBe(202);
-
-  await world.writePartner({ partner: 'acme', keys: [two], status: 'inactive' });
-  await becomes(two, 403);
-  await world.writePartner({ partner: 'acme', keys: [two], status: 'active' });
-  await becomes(two, 202);
-  await world.writePartner({ partner: 'acme', keys: [two], status: 'on-holiday' });
-  await becomes(two, 403);
-
-  await rm(join(world.keyFolder, 'acme.yaml'));
-  await becomes(two, 401);
-  expect(await stored(two)).toBeUndefined();
-  expect(await status(world.key)).toBe(202);
-});
-
 test('a key is valid from its own addresses, until its end and in its mode', async () => {
   const key = newApiKey();
   const annotate = (annotations: Readonly<Record<string, string>>) =>

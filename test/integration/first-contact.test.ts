@@ -1,7 +1,5 @@
 /** Each usual fault with a server has one sentence in the log, in `/readyz` and on the terminal. */
-import { createSocket } from 'node:dgram';
 import { getServers, lookup, setServers } from 'node:dns';
-import { once } from 'node:events';
 import { createServer, type AddressInfo, type LookupFunction, type Server } from 'node:net';
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer as createTlsServer } from 'node:tls';
@@ -27,6 +25,7 @@ import { createRedis } from '../../internal/platform/stores/redis.ts';
 import { makeCertificate } from '../support/certificate.ts';
 import { spawnCli } from '../support/cli.ts';
 import { startDnsServer } from '../support/dns-server.ts';
+import { readinessOf } from '../support/http.ts';
 import { listen } from '../support/listen.ts';
 import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { HANG_MS, eventually } from '../support/wait.ts';
@@ -164,17 +163,13 @@ test.each(Object.keys(tellers) as Kind[])(
   },
 );
 
-test('a wrong password and a missing right are reported with the error of the server', async () => {
+test('a wrong password and a missing right at Redis are reported with its error', async () => {
   const redis = new URL(own.redis.url).host;
   expect(await tellers.redis(`redis://poor:wrong@${redis}`)).toBe(
     `Redis at ${redis}: it refuses the login (WRONGPASS); check user and password in REDIS_URL`,
   );
   expect(await tellers.redis(`redis://poor:right@${redis}`)).toMatch(
     /we lack a right \(NOPERM\); check user and rights in REDIS_URL/,
-  );
-  const mongo = new URL(own.mongo.url.replace('mongodb:', 'http:')).host;
-  expect(await tellers.mongodb(`mongodb://jane:wrong@${mongo}/?directConnection=true`)).toMatch(
-    /: it refuses the login \(18\); check user and password in MONGODB_URI/,
   );
 });
 
@@ -293,13 +288,6 @@ test('a package that our image lacks, and what the DNS says of a mongodb+srv nam
     expect(await tellers.mongodb('mongodb+srv://good.mongo.test')).toMatch(
       /: the name is not found \(ECONNREFUSED\); check the host in MONGODB_URI, and DNS/,
     );
-    const mute = createSocket('udp4').bind(0, '127.0.0.1');
-    await once(mute, 'listening');
-    setServers([`127.0.0.1:${mute.address().port}`]);
-    expect(await tellers.mongodb('mongodb+srv://good.mongo.test')).toMatch(
-      /: the name is not found \(ETIMEOUT\)/,
-    );
-    mute.close();
     setServers(servers);
   }
 });
@@ -355,34 +343,22 @@ test('mongodb+srv finds a set, and lets in who knows its CA, a user and a passwo
   }
 });
 
-test.each(['ingest', 'processor', 'controller'] as const)(
-  'without Redis and relay %s is ready, with the sentences of the log as warnings',
-  async (name) => {
-    const service = await world.spawn(name, {
-      REDIS_URL: `redis://poor:wrong@${new URL(own.redis.url).host}`,
-      SMTP_URL: `smtps://${at(untrusted)}`,
-    });
-    const told = await eventually('its warnings', async () => {
-      const { ok, warnings } = await readinessOf(service);
-      return ok && warnings.length >= (name === 'processor' ? 2 : 1) && warnings;
-    });
-    await eventually('the same on the log', () =>
-      told.every((warning) => service.lines.join('\n').includes(JSON.stringify(warning))),
-    );
-    expect(told.join()).toContain('(WRONGPASS)');
-    expect(told.join().includes('its certificate is not trusted')).toBe(name === 'processor');
-    await service.stop();
-  },
-);
-
-interface Readiness {
-  readonly ok: boolean;
-  readonly warnings: readonly string[];
-  readonly faults: readonly string[];
-  readonly files?: unknown;
-}
-const readinessOf = async ({ adminUrl }: ServiceProcess): Promise<Readiness> =>
-  (await (await fetch(`${adminUrl}/readyz`)).json()) as Readiness;
+test('without Redis and relay a processor is ready, with the sentences of the log as warnings', async () => {
+  const service = await world.spawn('processor', {
+    REDIS_URL: `redis://poor:wrong@${new URL(own.redis.url).host}`,
+    SMTP_URL: `smtps://${at(untrusted)}`,
+  });
+  const told = await eventually('its warnings', async () => {
+    const { ok, warnings } = await readinessOf(service);
+    return ok && warnings.length >= 2 && warnings;
+  });
+  await eventually('the same on the log', () =>
+    told.every((warning) => service.lines.join('\n').includes(JSON.stringify(warning))),
+  );
+  expect(told.join()).toContain('(WRONGPASS)');
+  expect(told.join()).toContain('its certificate is not trusted');
+  await service.stop();
+});
 
 test('a wrong password is reported once, with the time of its file', async () => {
   const set = await startReplicaSet(own.mongo.url, { login: { username: 'a', password: 'b' } });
@@ -410,8 +386,6 @@ test('a wrong password is reported once, with the time of its file', async () =>
       await eventually('the fault', () => lines.some((line) => line.includes('MONGODB_URI: must')));
     writeFileSync(file, url.replace('//', '//a:b@'));
     for (const { exited } of services) expect(await exited).toEqual({ code: 0, signal: null });
-    services.push(...(await Promise.all(services.splice(0).map(({ name }) => run(name)))));
-    await Promise.all(services.map((successor) => successor.ready()));
   } finally {
     for (const service of services) await service.stop();
     await set.close();

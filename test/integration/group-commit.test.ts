@@ -150,19 +150,6 @@ test('a record with less time than the last insert took lets others go first', a
   expect(ended).toEqual(['slow stored', 'young stored', 'old stored']);
 });
 
-test('an insert whose connection breaks before its answer is in doubt, and may be stored', async () => {
-  const commits = await groupCommit();
-  proxy.holdRequests();
-  const record = newRecord();
-  const result = commits.record(record);
-  await eventually('the insert to be under way', () => proxy.heldBytes() > 0);
-  proxy.cut();
-  expect(await result).toBe('in_doubt');
-  expect(counted.notAccepted).toEqual(['no_answer']);
-  proxy.pass();
-  await eventually('the insert', async () => (await stateOf(record)) === 'recorded');
-});
-
 test('an answer for fewer documents than were sent leaves all of them in doubt', async () => {
   const wire = await startMongoWire(stores.mongodbUri);
   closers.push(() => wire.close());

@@ -1,5 +1,5 @@
 /** Idempotency keys over two ingest processes: one record for each key, and equal answers. */
-import { beforeAll, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { withDeadline } from '../../internal/platform/process/deadline.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';
@@ -11,7 +11,9 @@ import { newApplication, requestIdOf, worldOf } from '../support/world.ts';
 
 const PAIRS = 50;
 const { world } = await worldOf([], { documentedRights: true });
+const set = await startReplicaSet(world.stores.mongodbUri);
 let ingests: readonly [ServiceProcess, ServiceProcess];
+afterAll(() => set.close());
 
 beforeAll(async () => {
   ingests = await Promise.all([world.spawn('ingest'), world.spawn('ingest')]);
@@ -60,46 +62,32 @@ test(`${PAIRS} concurrent pairs get one record for each key, and another body ge
 });
 
 test('a repeat whose adoption is in doubt gets a closed connection', async () => {
-  const set = await startReplicaSet(world.stores.mongodbUri);
-  try {
-    const ingest = await world.spawn('ingest', { MONGODB_URI: (await set.door()).url });
-    const options = { key: world.key, body: newBody(), headers: { 'idempotency-key': newKey() } };
-    const first = await send(ingest.url, options);
-    expectAnswer(first, 202, bodies.accepted);
-    set.refuse('update', { code: 11_601, codeName: 'Interrupted' }, SUBMISSIONS);
-    const unanswered = withDeadline(
-      send(ingest.url, options),
-      HANG_MS,
-      'the end of the connection',
-    );
-    await expect(unanswered).rejects.toMatchObject({ code: 'ECONNRESET' });
-    set.refuse('update');
-    expectAnswer(await send(ingest.url, options), 202, bodies.accepted(requestIdOf(first)));
-    // The closed request does not delay the end of the process.
-    expect(await ingest.stop()).toBe(0);
-  } finally {
-    await set.close();
-  }
+  const ingest = await world.spawn('ingest', { MONGODB_URI: (await set.door()).url });
+  const options = { key: world.key, body: newBody(), headers: { 'idempotency-key': newKey() } };
+  const first = await send(ingest.url, options);
+  expectAnswer(first, 202, bodies.accepted);
+  set.refuse('update', { code: 11_601, codeName: 'Interrupted' }, SUBMISSIONS);
+  const unanswered = withDeadline(send(ingest.url, options), HANG_MS, 'the end of the connection');
+  await expect(unanswered).rejects.toMatchObject({ code: 'ECONNRESET' });
+  set.refuse('update');
+  expectAnswer(await send(ingest.url, options), 202, bodies.accepted(requestIdOf(first)));
+  // The closed request does not delay the end of the process.
+  expect(await ingest.stop()).toBe(0);
 });
 
 test('an insert that lost a deadlock is sent again, so that its request is accepted', async () => {
-  const set = await startReplicaSet(world.stores.mongodbUri);
-  try {
-    const ingest = await world.spawn('ingest', { MONGODB_URI: (await set.door()).url });
-    const [key, body] = [newKey(), newBody()];
-    set.deadlock(SUBMISSIONS, 2);
-    const options = { key: world.key, body, headers: { 'idempotency-key': key } };
-    const first = await send(ingest.url, options);
-    expectAnswer(first, 202, bodies.accepted);
-    expect(await recordsOf([first])).toMatchObject([{ state: 'recorded' }]);
-    // A database that never stores it is told of, and not asked without end.
-    const inserts = set.commands.get('insert') ?? 0;
-    set.deadlock(SUBMISSIONS, Infinity);
-    expectAnswer(await send(ingest.url, { key: world.key, body }), 500, bodies.internal);
-    expect((set.commands.get('insert') ?? 0) - inserts).toBe(4);
-  } finally {
-    await set.close();
-  }
+  const ingest = await world.spawn('ingest', { MONGODB_URI: (await set.door()).url });
+  const [key, body] = [newKey(), newBody()];
+  set.deadlock(SUBMISSIONS, 2);
+  const options = { key: world.key, body, headers: { 'idempotency-key': key } };
+  const first = await send(ingest.url, options);
+  expectAnswer(first, 202, bodies.accepted);
+  expect(await recordsOf([first])).toMatchObject([{ state: 'recorded' }]);
+  // A database that never stores it is told of, and not asked without end.
+  const inserts = set.commands.get('insert') ?? 0;
+  set.deadlock(SUBMISSIONS, Infinity);
+  expectAnswer(await send(ingest.url, { key: world.key, body }), 500, bodies.internal);
+  expect((set.commands.get('insert') ?? 0) - inserts).toBe(4);
 });
 
 test('a malformed body is answered 400 and binds no key', async () => {
@@ -117,11 +105,8 @@ test('a malformed body is answered 400 and binds no key', async () => {
   expect(requestIdOf(unbound)).not.toBe(requestIdOf(accepted));
 });
 
-test.each(['""', 'two words', `"${'k'.repeat(256)}"`])(
-  'the key %j is answered 400 and recorded',
-  async (key) => {
-    const answer = await post(0, key, newBody());
-    expectAnswer(answer, 400, bodies.idempotencyKeyInvalid);
-    expect(await recordsOf([answer])).toMatchObject([{ state: 'malformed', httpStatus: 400 }]);
-  },
-);
+test('a malformed key is answered 400 and recorded', async () => {
+  const answer = await post(0, 'two words', newBody());
+  expectAnswer(answer, 400, bodies.idempotencyKeyInvalid);
+  expect(await recordsOf([answer])).toMatchObject([{ state: 'malformed', httpStatus: 400 }]);
+});

@@ -1,22 +1,19 @@
-/** Signals, exit codes and failed starts of ingest. */
-import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
-import { Agent, request } from 'node:http';
+/** Signals, exit codes and failed starts of ingest, and a log that nobody reads. */
+import { afterAll, afterEach, describe, expect, test } from '@jest/globals';
+import { once } from 'node:events';
+import { request } from 'node:http';
 import { createServer } from 'node:net';
 import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
-import { pause } from '../../internal/platform/process/deadline.ts';
+import { withDeadline } from '../../internal/platform/process/deadline.ts';
 import { bodies, expectAnswer, head, openRaw, type RawConnection } from '../support/ingest.ts';
-import { INGEST_PATH, send } from '../support/http.ts';
+import { INGEST_PATH, readinessOf, send } from '../support/http.ts';
 import { listen } from '../support/listen.ts';
-import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica-set.ts';
-import { eventually } from '../support/wait.ts';
-import { worldOf } from '../support/world.ts';
+import { startReplicaSet } from '../support/replica-set/replica-set.ts';
+import { eventually, HANG_MS } from '../support/wait.ts';
+import { newApplication, worldOf } from '../support/world.ts';
 
 const { world } = await worldOf();
-let set: ReplicaSet;
-
-beforeAll(async () => {
-  set = await startReplicaSet(world.stores.mongodbUri);
-});
+const set = await startReplicaSet(world.stores.mongodbUri);
 afterEach(() => set.resumeMajority());
 afterAll(() => set.close());
 
@@ -60,34 +57,6 @@ describe('a signal', () => {
     await connection.closed();
     expect(await ingest.exited).toEqual({ code: 0, signal: null });
     expect((await world.record(id))?.state).toBe('recorded');
-  });
-
-  test('open connections get Connection: close with an answer and lose no request', async () => {
-    const ingest = await world.spawn('ingest');
-    const endings: string[] = [];
-    /** A proxy keeps its connection until an answer says close. */
-    const client = async (): Promise<void> => {
-      const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-      for (let ending = ''; ending === '';) {
-        const answer = await send(ingest.url, { key: world.key, body: '{}', agent }).catch(String);
-        if (typeof answer === 'string') ending = answer;
-        else if (answer.headers['connection'] === 'close') ending = String(answer.status);
-        if (ending !== '') endings.push(ending);
-        // The client is mostly idle, as a pooled connection is.
-        await pause(20);
-      }
-      agent.destroy();
-    };
-    const clients = Promise.all(Array.from({ length: 32 }, client));
-    await eventually(
-      'all to be served',
-      async () =>
-        (await world.metric(ingest, 'partner_ingest_requests_total', { status: '202' })) > 100,
-    );
-    ingest.child.kill('SIGTERM');
-    await clients;
-    expect(endings).toEqual(Array.from({ length: 32 }, () => '202'));
-    expect(await ingest.exited).toEqual({ code: 0, signal: null });
   });
 
   test('a second one leaves at once with 130', async () => {
@@ -154,3 +123,31 @@ test.each(['HTTP_PORT', 'ADMIN_PORT'])(
     taken.close();
   },
 );
+
+/** Their log lines exceed what the pipe can hold. */
+const UNREAD_REQUESTS = 8_000;
+
+test('an ingest whose log nobody reads accepts requests, and ends on SIGTERM', async () => {
+  const { child, url, adminUrl } = await world.spawn('ingest', { LOG_ACCEPTS: 'true' });
+  const exited = once(child, 'exit');
+  child.stdout.pause();
+  try {
+    const statuses = new Set<number>();
+    const sendAll = async (): Promise<void> => {
+      for (let sent = 0; sent < UNREAD_REQUESTS / 10; sent += 1) {
+        const body = JSON.stringify(newApplication());
+        statuses.add((await send(url, { key: world.key, body })).status);
+      }
+    };
+    await Promise.all(Array.from({ length: 10 }, sendAll));
+    expect([...statuses]).toEqual([202]);
+    const told = String((await readinessOf({ adminUrl })).warnings);
+    expect(told).toMatch(/nobody reads the log: \d+ lines dropped/);
+    const dropped = await world.metric({ adminUrl }, 'partner_ingest_log_lines_dropped_total');
+    expect(dropped).toBeGreaterThan(0);
+    child.kill('SIGTERM');
+    expect(await withDeadline(exited, HANG_MS, 'its end')).toEqual([0, null]);
+  } finally {
+    child.stdout.resume();
+  }
+});

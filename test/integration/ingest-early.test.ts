@@ -10,21 +10,14 @@ import { NO_REDIS, worldOf, type InProcess } from '../support/world.ts';
 import { hashApiKey, keyIdOf } from '../../internal/partner/api-key.ts';
 import { OVER_LIMIT_ADDRESSES } from '../../internal/submission/over-limit.ts';
 
-const { world } = await worldOf();
-let ingest: InProcess;
-/** An ingest whose limit of one request is used up. */
-let limited: InProcess;
-
+const { world, ingest } = await worldOf(['ingest']);
+/** Its limit of one request is used up; without Redis one process counts in one window. */
+const limited = await world.start('ingest', {
+  RATE_LIMIT_MAX: '1',
+  RATE_LIMIT_WINDOW_SECONDS: '3600',
+  REDIS_URL: NO_REDIS,
+});
 beforeAll(async () => {
-  [ingest, limited] = await Promise.all([
-    world.start('ingest'),
-    // Without Redis one process counts in one window.
-    world.start('ingest', {
-      RATE_LIMIT_MAX: '1',
-      RATE_LIMIT_WINDOW_SECONDS: '3600',
-      REDIS_URL: NO_REDIS,
-    }),
-  ]);
   expect((await send(limited.url, { key: world.key, body: '{}' })).status).toBe(202);
 });
 

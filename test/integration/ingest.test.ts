@@ -86,13 +86,8 @@ describe('a body', () => {
     ['an object in white space', ' \r\n\t{ "a" : 1 }\n ', 'accepted'],
     ['invalid field values', '{"email":7,"business_name":null,"ein":"12-3456789"}', 'accepted'],
     ['an array', '[]', 'notAnObject'],
-    ['a string that holds an object', '"{}"', 'notAnObject'],
     ['null', 'null', 'notAnObject'],
     ['no bytes at all', '', 'notAnObject'],
-    ['a bare word', 'hello', 'notAnObject'],
-    ['single quotes', "{'a':1}", 'notAnObject'],
-    ['a trailing comma', '{"a":1,}', 'notAnObject'],
-    ['two documents', '{}{}', 'notAnObject'],
     ['a NUL after the object', '{"a":1}\0', 'notAnObject'],
     ['a truncated object', '{"email":"a@example.com","busi', 'notAnObject'],
     [
@@ -100,22 +95,12 @@ describe('a body', () => {
       Buffer.from([0x7b, 0x22, 0x61, 0x22, 0x3a, 0x22, 0xff, 0x22, 0x7d]),
       'notAnObject',
     ],
-    [
-      'a surrogate in UTF-8',
-      Buffer.from([0x7b, 0x22, 0xed, 0xa0, 0x80, 0x22, 0x3a, 0x31, 0x7d]),
-      'notAnObject',
-    ],
-    ['UTF-16 with its mark', Buffer.from('\ufeff{"a":1}', 'utf16le'), 'notAnObject'],
     ['a byte order mark and an object', Buffer.concat([BOM, Buffer.from('{"a":1}')]), 'accepted'],
     ['two byte order marks', Buffer.concat([BOM, BOM, Buffer.from('{"a":1}')]), 'notAnObject'],
-    ['gzip', Buffer.from('1f8b0800000000000003ab5604000000ffff', 'hex'), 'notAnObject'],
     ['__proto__', '{"__proto__":{"polluted":true}}', 'accepted'],
     ['$where', '{"$where":"sleep(10000)","$set":{"state":"completed"}}', 'accepted'],
-    ['a NUL in a key', '{"a\\u0000b":1}', 'accepted'],
     ['10,000 objects in an object', `${'{"a":'.repeat(10_000)}1${'}'.repeat(10_000)}`, 'accepted'],
-    ['repeated keys', '{"email":"a@example.com","email":"b@example.com"}', 'accepted'],
     ['huge numbers', `{"a":1e999999,"b":${'9'.repeat(400)},"c":-0,"d":1e-999999}`, 'accepted'],
-    ['lone surrogates, escaped', String.raw`{"a":"\ud800","\udfff":"b"}`, 'accepted'],
     ['65,000 bytes', objectOf(65_000), 'accepted'],
     ['65,000 bytes of emoji', objectOf(65_000, '🏦'), 'accepted'],
   ])('%s', async (_name, body, outcome) => {
@@ -212,16 +197,6 @@ describe('authentication', () => {
     const answer = await rawAnswer(ingest.url, `${head([...both.toReversed(), ...rest])}{}`);
     await expectRefused(answer, 'keyInvalid');
   });
-
-  test('a refused request with a huge body is answered, and its connection closed', async () => {
-    const connection = await openRaw(ingest.url);
-    connection.write(head(['Content-Length: 20000000']));
-    connection.write(Buffer.alloc(17_000_000, 'x'));
-    const answer = await connection.answer();
-    await expectRefused(answer, 'keyMissing');
-    expect(answer.headers['connection']).toBe('close');
-    await connection.closed();
-  });
 });
 
 describe('other methods and paths', () => {
@@ -272,16 +247,6 @@ describe('HTTP', () => {
     const lines = [authorized, 'Content-Length: 2', 'Expect: miracles', 'Connection: close'];
     const line = `POST http://ingest.test${INGEST_PATH}?x=%zz HTTP/1.1`;
     await expectStored(await rawAnswer(ingest.url, `${head(lines, line)}{}`), 'accepted', '{}');
-  });
-
-  test('ten pipelined requests are answered in order, each with its own id', async () => {
-    const connection = await openRaw(ingest.url);
-    const sent = Array.from({ length: 10 }, (_, index) => `{"n":${index}}`);
-    connection.write(
-      sent.map((body) => `${head([authorized, `Content-Length: ${body.length}`])}${body}`).join(''),
-    );
-    for (const body of sent) await expectStored(await connection.answer(), 'accepted', body);
-    connection.socket.destroy();
   });
 
   test('a connection is kept after every answer whose request body was read', async () => {

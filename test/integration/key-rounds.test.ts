@@ -88,12 +88,6 @@ const stored = async (): Promise<string[]> =>
   (await storedKeys(stores.db)).map(({ partnerId, status }) => `${partnerId} ${status}`).toSorted();
 const codes = (): string[] => problems.map(({ code }) => code);
 
-test('an incomplete list changes no key', async () => {
-  await round([secret('here'), secret('there')]);
-  await round([secret('here', { status: 'inactive', keys: [] }), secret('fresh')], false);
-  expect(await stored()).toEqual(['here active', 'there active']);
-});
-
 describe('a loss of many Secrets', () => {
   const unusable = (one: PartnerSecret): PartnerSecret => ({
     ...one,

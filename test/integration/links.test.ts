@@ -1,9 +1,18 @@
-/** The whole way of an application, and its activation link on the reference login page. */
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { startLoginPage, type LoginPage } from '../../deploy/local/login-page.ts';
+/**
+ * The whole way of an application, its activation link on the reference login page, and what is
+ * deleted when.
+ */
+import { afterAll, expect, test } from '@jest/globals';
+import { startLoginPage } from '../../deploy/local/login-page.ts';
+import { AccountCorrections } from '../../internal/account/account-corrections.ts';
+import { AccountStore } from '../../internal/account/account-store.ts';
+import { accountIndexes } from '../../internal/account/account.ts';
 import { LedgerStore } from '../../internal/account/mail-ledger.ts';
-import { systemClock as clock } from '../../internal/platform/process/clock.ts';
-import { referenceOf } from '../../internal/platform/stores/ids.ts';
+import { DAY_MS, later, systemClock as clock } from '../../internal/platform/process/clock.ts';
+import { newId, referenceOf } from '../../internal/platform/stores/ids.ts';
+import { ensureIndexes } from '../../internal/platform/stores/mongo-indexes.ts';
+import { DueWork } from '../../internal/submission/due-work.ts';
+import { submissionIndexes } from '../../internal/submission/submission.ts';
 import { operatorOf } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
@@ -14,23 +23,15 @@ const SECRETS = `key-new:a-new-secret-for-tests-of-32-characters,${OLD_SECRET}`;
 
 const { world, ingest } = await worldOf(['ingest'], { documentedRights: true });
 const { cli, done, accountOf, ...operator } = operatorOf({ world, ingest });
-let page: LoginPage;
-let processor: Awaited<ReturnType<typeof world.start>>;
-
-beforeAll(async () => {
-  page = await startLoginPage({
-    mongodbUri: world.stores.mongodbUri,
-    database: world.stores.database,
-  });
-  processor = await world.start('processor', {
-    LOGIN_URL: page.url,
-    LINK_SECRET: SECRETS,
-    MAIL_SUPPORT_CONTACT: '+1 555 0100',
-  });
+const { mongodbUri, database, db, requests, accounts } = world.stores;
+const page = await startLoginPage({ mongodbUri, database });
+const processor = await world.start('processor', {
+  LOGIN_URL: page.url,
+  LINK_SECRET: SECRETS,
+  MAIL_SUPPORT_CONTACT: '+1 555 0100',
 });
 afterAll(() => page.close());
 
-const { requests, accounts } = world.stores;
 async function completed() {
   const one = await operator.completed();
   return { ...one, link: linkIn(one.mails()[0]) };
@@ -58,7 +59,10 @@ test('an application leads to one account, one e-mail and one link, which activa
       notifiedAt: expect.any(Date),
     },
   ]);
+  const [mail] = world.mail.mailsTo(application.email);
   expect(mailsTo(application.email)).toBe(1);
+  expect(mail!.text).toContain(`Your reference number: ${referenceOf(id)}`);
+  expect(mail!.text).toContain('Questions? Contact +1 555 0100');
   for (const _ of ['a scanner', 'the applicant']) {
     const opened = await fetch(link);
     expect(opened.status).toBe(200);
@@ -111,7 +115,7 @@ test('after a link is used, no command mails that account again', async () => {
     expect(refused.stderr).toContain('has been used');
   }
   const intent = { claim: 99, startedAt: clock.now(), attempt: 1, host: 'test' };
-  const ledger = new LedgerStore({ db: world.stores.db, clock });
+  const ledger = new LedgerStore({ db, clock });
   const fresh = { tokenHash: before.activation?.tokenHash ?? '', expiresAt: clock.now() };
   expect(await ledger.beginHandOver(before, intent, fresh)).toBe(false);
   expect((await accountOf(id)).mail).toEqual(before.mail);
@@ -124,17 +128,6 @@ test('after a link is used, no command mails that account again', async () => {
   await world.recordIn('completed', id);
   expect(mailsTo(application.email)).toBe(1);
   expect((await cli('audit')).stdout).not.toContain('mail_not_noted');
-});
-
-test('the e-mail has a reference number, which commands accept, and the contact', async () => {
-  const { id, application } = await completed();
-  const { text } = world.mail.mailsTo(application.email)[0] ?? { text: '' };
-  expect(text).toContain(`Your reference number: ${referenceOf(id)}`);
-  expect(text).toContain('Questions? Contact +1 555 0100');
-  // Typed by hand: with or without dashes, and o for 0.
-  const typed = referenceOf(id).replaceAll('-', '').replaceAll('0', 'o');
-  for (const reference of [referenceOf(id), typed])
-    expect((await cli('show', reference, '--json')).json()).toMatchObject({ request_id: id });
 });
 
 test('after a leak, a resend replaces the link made with the removed secret', async () => {
@@ -176,6 +169,26 @@ test('after the retention of the request, commands still work on its account', a
   await world.recordIn('completed', await submit(world, ingest, again));
 });
 
+test('correct-email given again finishes a correction that was cut off', async () => {
+  const { id, application } = await completed();
+  const address = `right-${application.email}`;
+  const words = ['account', 'correct-email', id, address];
+  // The command ended after its first write: no mail went to the new address, and the request is
+  // still found by the old one.
+  await new AccountCorrections({ db, clock }).correctEmail(await accountOf(id), address);
+  expect((await done(...words)).stdout).toContain(
+    'was cut off: it is finished and a new link is mailed',
+  );
+  await done(...words, '--yes');
+  await world.recordIn('completed', id);
+  expect(await accountOf(id)).toMatchObject({ linkVersion: 1, mailVersion: 1 });
+  const found = await cli('find', '--email', address, '--json');
+  expect(found.json()).toMatchObject([{ request_id: id }]);
+  await operator.refused('has this address already', ...words, '--yes');
+  const newLink = linkIn(world.mail.mailsTo(address)[0]);
+  expect(await (await confirm(newLink)).text()).toContain('Your account is activated');
+});
+
 test('a closed request mails nothing and its link is void, until reopen', async () => {
   const { id, application, link } = await completed();
   await done('partner', 'hold', 'demo', '--why', 'a leaked key');
@@ -196,12 +209,6 @@ test('a closed request mails nothing and its link is void, until reopen', async 
       ['bounce', '--request', id],
     ])
       expect(await cli(...words)).toMatchObject({ code: 1, stdout: '' });
-    for (const [command, state] of [
-      ['retry', 'undeliverable'],
-      ['resend', 'undeliverable'],
-      ['resend', 'completed'],
-    ] as const)
-      await cli(command, '--state', state, '--yes', '--why', 'LINK_SECRET leaked');
   };
   await refuses();
   expect(await world.record(id)).toMatchObject({ state: 'closed', expiresAt: expect.any(Date) });
@@ -216,4 +223,87 @@ test('a closed request mails nothing and its link is void, until reopen', async 
   expect(await (await confirm(link)).text()).toContain('not valid');
   const newLink = linkIn(world.mail.mailsTo(application.email)[1]);
   expect(await (await confirm(newLink)).text()).toContain('Your account is activated');
+});
+
+const now = new Date();
+
+/** One round of expiry, `days` from now. */
+async function expireIn(days: number): Promise<void> {
+  const at = { ...clock, now: () => later(now, days * DAY_MS) };
+  await new DueWork({ db, clock: at }).removeBodies();
+  await new AccountStore({ db, clock: at }).forgetReleased(later(at.now(), -400 * DAY_MS));
+}
+
+test('a body is deleted 30 days after the end of its request, and its digest is kept', async () => {
+  const finished = await submit(world, ingest, newApplication());
+  const rejected = await submit(world, ingest, { ...newApplication(), ein: 'none' });
+  await world.recordIn('completed', finished);
+  await world.recordIn('rejected', rejected);
+  const open = {
+    ...(await world.record(finished))!,
+    _id: newId('req', new Date()),
+    state: 'recorded' as const,
+    dueAt: later(now, DAY_MS * 99),
+  };
+  const dead = { ...open, _id: newId('req', new Date()), state: 'dead_lettered' as const };
+  for (const record of [open, dead]) {
+    const { bodyUntil: _bodyUntil, ...kept } = record;
+    await requests.insertOne(kept);
+  }
+  await expireIn(29);
+  for (const id of [finished, rejected, open._id, dead._id])
+    expect(await world.record(id)).toHaveProperty('body');
+  await expireIn(31);
+  for (const id of [finished, rejected]) {
+    const record = await world.record(id);
+    expect(record).toMatchObject({ bodyBytes: expect.any(Number), bodySha256: expect.any(String) });
+    expect(record).not.toHaveProperty('body');
+    expect(record).not.toHaveProperty('bodyUntil');
+  }
+  for (const id of [open._id, dead._id]) expect(await world.record(id)).toHaveProperty('body');
+});
+
+test('a request that an operator reopens keeps its body, and gets a new date of deletion once it is final again', async () => {
+  const id = await submit(world, ingest, newApplication());
+  const { bodyUntil } = await world.recordIn('completed', id);
+  await done('resend', id, '--yes');
+  await eventually('its end', async () => (await world.record(id))!.history.length === 5);
+  expect((await world.recordIn('completed', id)).bodyUntil!.getTime()).toBeGreaterThan(
+    bodyUntil!.getTime(),
+  );
+});
+
+test('the values of a released account are deleted with its request', async () => {
+  const released = { email: 'a@example.com', ein: '123456789', businessName: 'A' };
+  const _id = newId('acc', new Date());
+  const mark = `released:${_id}`;
+  await accounts.insertOne({
+    _id,
+    email: mark,
+    emailNormalized: mark,
+    ein: mark,
+    businessName: mark,
+    requestId: newId('req', new Date()),
+    partnerId: 'demo',
+    createdAt: now,
+    releasedAt: now,
+    released,
+  });
+  await expireIn(399);
+  expect(await accounts.findOne({ _id })).toMatchObject({ released });
+  await expireIn(401);
+  const left = await accounts.findOne({ _id });
+  expect(left).toMatchObject({ email: mark });
+  expect(left).not.toHaveProperty('released');
+});
+
+test('every TTL index deletes at exactly the date in the document', async () => {
+  await ensureIndexes(db, [...submissionIndexes, ...accountIndexes]);
+  const expiring: Record<string, unknown> = {};
+  for (const { name } of await db.listCollections().toArray()) {
+    for (const index of await db.collection(name).listIndexes().toArray()) {
+      if (index['key'].expiresAt !== undefined) expiring[name] = index['expireAfterSeconds'];
+    }
+  }
+  expect(expiring).toEqual({ requests: 0, rate_limited: 0, operator_audit: 0 });
 });

@@ -1,8 +1,8 @@
 /** One hand-over at a time against a faulty server: results and time-outs. */
 import type { LookupFunction } from 'node:net';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import { afterAll, afterEach, describe, expect, test } from '@jest/globals';
 import PostalMime from 'postal-mime';
-import { startMailCatcher, type MailCatcher } from '../support/mail-catcher.ts';
+import { startMailCatcher } from '../support/mail-catcher.ts';
 import { createMailer, type Mailer, type MailerLimits } from '../../internal/mail/mailer.ts';
 import type { HandOver } from '../../internal/mail/relay-answers.ts';
 import { clientNameOf, relayOf } from '../../internal/mail/relay.ts';
@@ -22,12 +22,9 @@ const patient: MailerLimits = {
 const SHORT_MS = 3_000;
 const never = new AbortController().signal;
 
-let catcher: MailCatcher;
+const catcher = await startMailCatcher();
 const mailers: Mailer[] = [];
 const relays: RawRelay[] = [];
-beforeAll(async () => {
-  catcher = await startMailCatcher();
-});
 afterEach(async () => {
   for (const mailer of mailers.splice(0)) mailer.close();
   await Promise.all(relays.splice(0).map((relay) => relay.close()));

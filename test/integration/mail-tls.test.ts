@@ -7,6 +7,7 @@ import { SMTPServer } from 'smtp-server';
 import { createMailer } from '../../internal/mail/mailer.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
 import { makeCertificate } from '../support/certificate.ts';
+import { readinessOf } from '../support/http.ts';
 import { listen } from '../support/listen.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
@@ -131,9 +132,7 @@ test('a processor does not mail to a relay whose certificate is for another name
   const requestId = await submit(world, ingest, newApplication());
   await world.recordIn('account_created', requestId);
   await eventually('the warning', async () =>
-    (await (await fetch(`${processor.adminUrl}/readyz`)).text()).includes(
-      'certificate is for another name',
-    ),
+    String((await readinessOf(processor)).warnings).includes('certificate is for another name'),
   );
   expect(relay.seen).toEqual([]);
   await processor.stop();

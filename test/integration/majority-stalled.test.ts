@@ -1,12 +1,12 @@
 /** A replica set that applies writes without a majority, under load. */
 /* oxlint-disable node/no-process-env -- LONG is a choice of the person who runs the tests */
 import { Agent } from 'node:http';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, expect, test } from '@jest/globals';
 import { pause } from '../../internal/platform/process/deadline.ts';
 import { isOpen } from '../../internal/submission/states.ts';
 import { send } from '../support/http.ts';
 import { idOf } from '../support/ingest.ts';
-import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica-set.ts';
+import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { eventually, HEAL_HANG_MS } from '../support/wait.ts';
 import { newApplication, worldOf } from '../support/world.ts';
 
@@ -23,13 +23,8 @@ const TICKS_PER_SECOND = 10;
 const behindProxy = { TRUSTED_PROXIES: '127.0.0.0/8' };
 
 const { world } = await worldOf();
-let set: ReplicaSet;
-beforeAll(async () => {
-  set = await startReplicaSet(world.stores.mongodbUri);
-});
-afterAll(async () => {
-  await set.close();
-});
+const set = await startReplicaSet(world.stores.mongodbUri);
+afterAll(() => set.close());
 
 /** Sends applications for `seconds`; resolves with all answers. */
 async function load(url: string, seconds: number): Promise<Map<string, number>> {

@@ -57,23 +57,13 @@ test('an index with another filter is reported, and is right once it is dropped'
 });
 
 test.each([
-  [
-    'createIndexes',
-    13,
-    'Unauthorized',
-    /^things: indexes things_due: the user of MONGODB_URI has no right/,
-  ],
-  [
-    'createIndexes',
-    85,
-    'IndexOptionsConflict',
-    /^things: indexes things_due exists under another name/,
-  ],
-])('%s answered with %d is reported as %s', async (command, code, codeName, words) => {
-  set.refuse(command, { code, codeName });
+  [13, 'Unauthorized', /^things: indexes things_due: the user of MONGODB_URI has no right/],
+  [85, 'IndexOptionsConflict', /^things: indexes things_due exists under another name/],
+])('an index answered with %d is reported as %s', async (code, codeName, words) => {
+  set.refuse('createIndexes', { code, codeName });
   const ensuring = makeFirstContact(db, [DUE], log);
   await eventually('the fault', () => words.test(ensuring.faults()[0] ?? ''));
-  set.refuse(command);
+  set.refuse('createIndexes');
   await ensuring.whenDone;
 });
 

@@ -5,7 +5,6 @@ import { text } from 'node:stream/consumers';
 import { ROOT } from '../../tools/root.ts';
 import { runCli as runCliHere } from '../../cmd/cli/wire.ts';
 import { endOf } from '../../tools/program.ts';
-import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/trail/trail.ts';
 import { failedOnce, submit } from './processing.ts';
 import { HANG_MS } from './wait.ts';
 import { newApplication, worldOf, type InProcess, type World } from './world.ts';
@@ -83,12 +82,8 @@ export function operatorOf({
       expect(stderr).toMatch(reason);
     },
     /** What the trail has of the request, without beginnings. */
-    trailOf: (requestId: string) =>
-      world.stores.db
-        .collection<TrailEntry>(OPERATOR_AUDIT)
-        .find({ requestId, result: { $ne: 'begun' } })
-        .sort({ _id: 1 })
-        .toArray(),
+    trailOf: async (requestId: string) =>
+      (await world.trail({ requestId, result: { $ne: 'begun' } })).toReversed(),
     /** An application whose first attempt at the e-mail failed; the relay keeps failing. */
     failing: async (given: object = {}) => {
       const application = { ...newApplication(), ...given };

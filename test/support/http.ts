@@ -85,6 +85,18 @@ function answerOf(
   };
 }
 
+/** What `/readyz` says. */
+export interface Readiness {
+  readonly ok: boolean;
+  readonly faults: readonly string[];
+  readonly warnings: readonly string[];
+  /** The files with credentials, and when each was written. */
+  readonly files?: unknown;
+}
+
+export const readinessOf = async (process: { readonly adminUrl: string }): Promise<Readiness> =>
+  (await (await fetch(`${process.adminUrl}/readyz`)).json()) as Readiness;
+
 /** Looks a request up; repeats after a 503, which a busy database may cause. */
 export async function lookedUp(lookUp: () => Promise<Answer>): Promise<Answer> {
   for (let tries = 1; ; tries += 1) {

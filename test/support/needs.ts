@@ -19,7 +19,6 @@ const NEEDS = {
   Prometheus: /local\/prometheus\.ts'/,
   schemathesis: /support\/schemathesis\.ts'/,
   'schemas of Kubernetes': /support\/kubernetes-schemas\.ts'/,
-  HAProxy: /installHaproxy/,
   'generators of clients': /support\/clients\.ts'/,
   Helm: /support\/(chart|cluster|keys-world)\.ts'|\.\/rules\.ts'/,
   Chromium: /support\/browser\.ts'/,

@@ -11,7 +11,7 @@ import type { InProcess, World } from './world.ts';
 const CLIENT_SECRET = 'a client:secret+for/tests%41';
 export const SECRET = 'a-secret-for-tests-of-32-characters-or-more';
 
-export function desksOf(world: World, browser: () => Browser) {
+export function desksOf(world: World, browser: Browser) {
   /** Closed after the tests. */
   const closing: Server[] = [];
   afterAll(() => {
@@ -56,7 +56,7 @@ export function desksOf(world: World, browser: () => Browser) {
       path: string,
       at: InProcess,
     ): Promise<{ page: Page; context: BrowserContext }> => {
-      const context = await browser().createBrowserContext();
+      const context = await browser.createBrowserContext();
       const page = await context.newPage();
       await page.goto(at.url + path);
       await submitLogIn(page, name);

@@ -10,7 +10,6 @@ import { styleText } from 'node:util';
 import { ROOT } from '../../tools/root.ts';
 import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
 import { installStores } from '../../deploy/local/stores.ts';
-import { debianObstacle, installHaproxy } from '../../deploy/local/stores/install.ts';
 import { findProgram, succeeds } from '../../deploy/local/stores/process.ts';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { goProgram } from '../../tools/go-program.ts';
@@ -51,7 +50,6 @@ const PREPARE: Readonly<Record<Need | 'cluster', Prepare>> = {
   Prometheus: async (log) => void (await prometheusPrograms(log)),
   schemathesis: async (log) => void (await findSchemathesis(log)),
   'schemas of Kubernetes': async (log) => void (await findSchemas(log)),
-  HAProxy: async (log) => (await debianObstacle(false)) ?? void (await installHaproxy(log)),
   'generators of clients': async (log) => void (await findGenerators(log)),
   Helm: async (log) => void (await goProgram('helm', log)),
   Chromium: installBrowser,

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll } from '@jest/globals';
+import type { Filter } from 'mongodb';
 import { startConsoleProcess } from '../../cmd/console/wire.ts';
 import { startController } from '../../cmd/controller/wire.ts';
 import { startIngest } from '../../cmd/ingest/wire.ts';
@@ -24,6 +25,7 @@ import { createLogger } from '../../internal/platform/process/log.ts';
 import { createRegistry } from '../../internal/platform/process/registry.ts';
 import { rateLimitedCollection } from '../../internal/submission/over-limit.ts';
 import { type SubmissionRecord } from '../../internal/submission/submission.ts';
+import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/trail/trail.ts';
 import { startMongoWire } from './mongo-wire.ts';
 import { openTestStores } from './test-stores.ts';
 import { HANG_MS, HEAL_HANG_MS, eventually } from './wait.ts';
@@ -169,6 +171,9 @@ export async function openWorld(options: WorldOptions = {}) {
     records: (filter: object = {}) => stores.requests.find(filter).toArray(),
     accounts: (filter: object = {}) => stores.accounts.find(filter).toArray(),
     rateLimited: () => rateLimitedCollection(stores.db).find().toArray(),
+    /** What the trail of operators has, newest first. */
+    trail: (filter: Filter<TrailEntry> = {}): Promise<TrailEntry[]> =>
+      stores.db.collection<TrailEntry>(OPERATOR_AUDIT).find(filter).sort({ _id: -1 }).toArray(),
     /** Sums a metric over the series with these labels. */
     async metric(
       process: { readonly adminUrl: string },

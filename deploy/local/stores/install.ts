@@ -15,7 +15,6 @@ export const POSTGRESQL_VERSION = '18';
 // The number is raised when the recipe changes, so that nobody keeps the old part.
 const ROOT_PART = 'root-1';
 const DISK_PART = 'root-disk-1';
-const HAPROXY_PART = 'root-haproxy-1';
 const FERRETDB_PART = `ferretdb-${FERRETDB_VERSION}`;
 const TEMPLATE_PART = 'postgresql-template-2';
 const SUITE = 'sid';
@@ -102,11 +101,6 @@ export async function installRoot(log: (line: string) => void): Promise<string> 
 /** The root file system with the programs of a disk that can lose its power. */
 export async function installDiskRoot(log: (line: string) => void): Promise<string> {
   return await rootOf(DISK_PART, DISK_PACKAGES, log);
-}
-
-/** The root file system with HAProxy, as partners' networks have one. */
-export async function installHaproxy(log: (line: string) => void): Promise<string> {
-  return await rootOf(HAPROXY_PART, ['haproxy'], log);
 }
 
 // What apt itself knows of this machine, so that no mirror's name stands in the project.
