@@ -209,6 +209,7 @@ const shortName = (alert: string): string => alert.replace('PartnerIngest', '');
 const shortOf = (line: string): string =>
   line
     .replaceAll(/ at [N.]+:N\b/g, '')
+    .replace(/^N of N requests of the last N minutes were answered/, 'requests answered')
     .replaceAll('|', '/')
     .replace(/^(.{60}\S*) .*$/s, '$1 …');
 
