@@ -116,8 +116,14 @@ async function certify(ein, answers, outcome, bytes = 0) {
   const faults = [];
   let id;
   let found;
+  const submit = () => ask(SUBMIT, { headers: { 'idempotency-key': `"${key}"` }, body });
+  const isHeld = ({ status, headers }) =>
+    ein === '000000430' && status === 429 && retryAfter[429].test(headers['retry-after'] ?? '');
+  const wait429 = ({ headers }) => setTimeout(Number(headers['retry-after']) * 1_000 + 500);
   for (const expected of answers) {
-    const answer = await ask(SUBMIT, { headers: { 'idempotency-key': `"${key}"` }, body });
+    let answer = await submit();
+    // A pod whose Redis is slow counts alone, so its half minute may begin later.
+    if (expected === 202 && isHeld(answer)) answer = await wait429(answer).then(submit);
     // An earlier run began the half minute of 429.
     if (ein === '000000430' && answer.status === 202 && expected === 429) continue;
     if (expected === 'none' && (answer.status === 'none' || ofProxy.includes(answer.status))) {
@@ -133,9 +139,7 @@ async function certify(ein, answers, outcome, bytes = 0) {
     id = headers['x-request-id'] ?? json.data?.request_id;
     if (json.data !== undefined && json.data?.request_id !== id)
       faults.push(`x-request-id: ${quoted(id)}, in the body: ${quoted(json.data?.request_id)}`);
-    const after = headers['retry-after'] ?? '';
-    if (ein === '000000430' && expected === 429 && retryAfter[429].test(after))
-      await setTimeout(Number(after) * 1_000 + 500);
+    if (expected === 429 && isHeld(answer)) await wait429(answer);
   }
   if (found !== undefined && found !== id)
     faults.push(`the list finds ${quoted(found)} by the key, not ${quoted(id)}`);
