@@ -55,7 +55,7 @@ const PROGRESS_DEADLINE_MS = 60_000;
 /** Holds must take effect within five seconds. */
 const FOLLOW_HOLDS_MS = 1_000;
 
-/** Longer than one read that ends by its time limit, and its repetition. */
+/** Longer than a read of the database that runs into its time limit, and one retry. */
 const LOOP_FAILS_MS = 60_000;
 /** Exceeds the workers' own deadline, so that they release their connections. */
 const CLOSE_WORKERS_MS = FINISH_WORK_MS + 5_000;

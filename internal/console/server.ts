@@ -27,7 +27,7 @@ import {
 const FORM_BYTES = 131_072;
 /** Searches and reveals of a person, or log-ins of an address: support needs no more. */
 const LIMIT_A_MINUTE = 60;
-/** Lower, so that a viewer cannot find a value by trying. */
+/** Lower: to guess a masked EIN takes a viewer days. */
 const VIEWER_LIMIT_A_MINUTE = 20;
 /** Each restart without OIDC leaves a cookie under another name. */
 const FORM_COOKIE_SECONDS = 604_800;

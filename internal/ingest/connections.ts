@@ -176,7 +176,7 @@ export class Connection {
     return parser?.finish() !== undefined;
   }
 
-  /** Ends all bodies; true if requests remain unanswered. */
+  /** Stops all that read a body of this connection; true if a request is still unanswered. */
   breakOff(): boolean {
     this.#broken = true;
     for (const tell of this.#readers) tell();

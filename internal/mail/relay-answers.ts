@@ -30,7 +30,7 @@ export interface Refusal {
 /** `refused`: our login or sender, or our connection for good. `no_capacity`: a 4xx. */
 export type PauseReason = 'unreachable' | 'refused' | 'no_capacity';
 
-/** What the relay answers before it knows the recipient concerns all mail. */
+/** A failure before the relay knows the recipient: it concerns all mail. */
 export interface Outage {
   readonly reason: PauseReason;
   readonly error: unknown;

@@ -30,7 +30,7 @@ import {
   writeOrRetry,
   type Attempt,
   type AttemptTools,
-  type FirstMail,
+  type PreparedMail,
   type Done,
   type Failed,
   type FailureClass,
@@ -189,7 +189,7 @@ async function doStep(attempt: Attempt, tools: AttemptTools): Promise<StepEnd> {
 /** One update of the record. The verdict is `lost` if another worker has it. */
 async function finish(
   verdict: Done,
-  firstMail: FirstMail | undefined,
+  firstMail: PreparedMail | undefined,
   attempt: Attempt,
   tools: AttemptTools,
 ): Promise<Judged> {
@@ -255,7 +255,7 @@ async function settle(verdict: Failed, attempt: Attempt, tools: AttemptTools): P
   async function write(): Promise<void> {
     switch (verdict.kind) {
       case 'later':
-        // Behind all that are due, so that a mail which is the cause does not stop them.
+        // Due now, so behind all that was due before: an e-mail that causes the outage stops no other.
         await store.putBack(record, clock.now(), { lastError: words });
         return;
       case 'again': {

@@ -20,7 +20,7 @@ import {
   writeOrRetry,
   type Attempt,
   type AttemptTools,
-  type FirstMail,
+  type PreparedMail,
   type FailureClass,
   type Verdict,
 } from './step.ts';
@@ -93,7 +93,11 @@ async function mailOnce(attempt: Attempt, account: Account, tools: AttemptTools)
 }
 
 /** Adds the hand-over to an account that is about to be created. `moveOn` then claims for it. */
-export function beginFirstMail(account: Account, attempt: Attempt, tools: AttemptTools): FirstMail {
+export function beginFirstMail(
+  account: Account,
+  attempt: Attempt,
+  tools: AttemptTools,
+): PreparedMail {
   const intent = newIntent(attempt.record.version + 1, 1, tools);
   const { message, activation } = loginInstructions(account, tools.mailSettings, intent.startedAt);
   return { account: { ...account, activation, mail: ledgerWith(intent) }, intent, message };
@@ -118,7 +122,7 @@ export async function noteUnsent(
 /** The record was not claimed for the e-mail that was begun. */
 export async function giveUpFirstMail(
   attempt: Attempt,
-  firstMail: FirstMail,
+  firstMail: PreparedMail,
   tools: AttemptTools,
 ): Promise<void> {
   await noteAborted(attempt, firstMail, tools);
@@ -130,7 +134,7 @@ export async function giveUpFirstMail(
 
 async function sendMail(
   attempt: Attempt,
-  mail: FirstMail,
+  mail: PreparedMail,
   before: number,
   tools: AttemptTools,
   noteBegin = () => Promise.resolve(true),
@@ -202,7 +206,7 @@ function newIntent(claim: number, attempt: number, { clock, host }: AttemptTools
 
 async function noteAborted(
   attempt: Attempt,
-  { account, intent }: FirstMail,
+  { account, intent }: PreparedMail,
   tools: AttemptTools,
 ): Promise<void> {
   // Without its result a hand-over counts as an e-mail that may have arrived.
@@ -211,7 +215,7 @@ async function noteAborted(
 
 async function noteResult(
   attempt: Attempt,
-  { account, intent }: FirstMail,
+  { account, intent }: PreparedMail,
   handOver: HandOver,
   tools: AttemptTools,
 ): Promise<Pick<Account, 'notifiedAt'> | undefined> {

@@ -61,7 +61,7 @@ export interface Attempt {
   /** Of an e-mail, or of an account whose e-mail may begin at once. */
   readonly place: MailPlace | undefined;
   /** The e-mail that the account's step began, and for which its move claimed the record. */
-  readonly firstMail?: FirstMail | undefined;
+  readonly firstMail?: PreparedMail | undefined;
 }
 
 /** Allows three tries in a claim's 45 s. */
@@ -124,8 +124,8 @@ export class Claim {
   }
 }
 
-/** An e-mail whose hand-over is in the ledger. */
-export interface FirstMail {
+/** An e-mail to hand over, with the entry of the ledger that is stored before. */
+export interface PreparedMail {
   readonly account: Account;
   readonly intent: Intent;
   readonly message: Message;
@@ -168,7 +168,7 @@ export const LOST: Verdict = { kind: 'lost' };
 /** What a step returns; with the hand-over that the account's step may have put in the ledger. */
 export interface StepEnd {
   readonly verdict: Verdict;
-  readonly firstMail?: FirstMail | undefined;
+  readonly firstMail?: PreparedMail | undefined;
 }
 
 /** A pause is this share of the total back-off, within bounds. */

@@ -1,9 +1,9 @@
 /**
  * Idempotency keys: a request with a used key gets the result of the first request.
  *
- * A unique index binds a key to one live record until a withdrawal frees it. A later request adopts
- * the first record, which then cannot be withdrawn. So the later answer may be 202 although the
- * first was in doubt.
+ * A unique index binds a key to one record, until its withdrawal or expiry frees the key. A later
+ * request adopts the first record, which then cannot be withdrawn. So the later answer may be 202
+ * although the first was 500.
  */
 import { hash } from 'node:crypto';
 import type { Collection } from 'mongodb';

@@ -150,7 +150,10 @@ export class SupportQueries {
     return { unnamed: unnamed.filter(({ count }) => count > 0) };
   }
 
-  /** Counts of all, or of one partner's live requests, after `from`: what was read in time. */
+  /**
+   * What was turned away, of all or of one partner's live requests. The returned `from` is `since`, or
+   * later if not all could be read in time.
+   */
   async turnedAwaySince(since: Date, until: Date, partner?: string) {
     const whose = partner === undefined ? {} : { ...live, partnerId: partner };
     for (const part of SHORTER) {
