@@ -104,7 +104,7 @@ type Decision =
   | { readonly verdict: 'reject'; readonly reasons: readonly Reason[] }
   | { readonly verdict: 'go_on'; readonly accountId: string };
 
-/** Decides how a valid request goes on, from facts that the caller gathered. */
+/** Decides on a valid request by what the creation of its account has found. */
 export function decideOnCreation(fact: CreationFact): Decision {
   if (fact.kind !== 'taken') return { verdict: 'go_on', accountId: fact.accountId };
   const reasons = fact.holders.map(({ field, requestId, samePartner }) =>

@@ -169,7 +169,7 @@ export const bounce: OneOrder<Bounced> = {
   act: ({ record }, { status }, { stores }) => {
     const code = status === undefined ? '' : ` (${status})`;
     const reason = `the e-mail bounced after the mail server had taken it${code}, reported by ${stores.trail.by}`;
-    // The account keeps `notifiedAt` until a retry, so this is one write.
+    // Only the record changes: the account keeps `notifiedAt` until a retry removes it.
     const reasons = [mailReason(reasonOf(status))];
     const seen = { seen: record, accountId: record.accountId, reasons };
     return stores.moves.move('report_bounce', seen, reason);

@@ -130,7 +130,7 @@ export interface ManyOrder<T> {
   readonly acts: boolean;
   /** Undefined if the order is not about the target. */
   plan(target: T): OrderPlan | undefined;
-  /** Returns how many targets were unchanged and done. */
+  /** Returns how many targets were done; one that changed since its plan is left alone. */
   act(targets: readonly T[]): Promise<number>;
   /** What the trail notes: a function gives an entry for each page, a value the only entry. */
   readonly about: About | ((targets: readonly T[]) => About);

@@ -278,7 +278,7 @@ async function settle(verdict: Failed, attempt: Attempt, tools: AttemptTools): P
   }
 }
 
-/** The record keeps its place. */
+/** Gives up the claim; the record is due since `stateAt`, so it keeps its turn. */
 async function giveBack(attempt: Attempt, tools: AttemptTools): Promise<void> {
   const { record } = attempt;
   await writeOrRetry(() => tools.store.putBack(record, record.stateAt), attempt, tools);

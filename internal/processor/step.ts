@@ -131,7 +131,7 @@ export interface PreparedMail {
   readonly message: Message;
 }
 
-/** Only `transient` counts an attempt. */
+/** Only `transient` raises `attempts`; `ambiguous` has a count of its own. */
 export type FailureClass =
   | 'permanent'
   | 'transient'
@@ -267,7 +267,7 @@ export function verdictOfFailure(
   }
 }
 
-/** What was verdictOfError in a step is a failure of it. */
+/** An error that a step throws is a failure of that step. */
 export function verdictOfError(error: unknown, { record, step }: Attempt): Failed {
   const goal = step === 'account' ? 'creating the account' : 'mailing the applicant';
   const words = `${goal} failed: ${error instanceof Error ? error.name : 'unknown error'}`;

@@ -19,7 +19,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 export interface FoundBeside {
   /** Faults of lenient settings, whose defaults are used. */
   readonly ignored: string[];
-  /** When the file of each secret was written, by `NAME_FILE`. */
+  /** When each secret's file was written, by its variable, such as `LINK_SECRET_FILE`. */
   readonly files: Record<string, string>;
 }
 

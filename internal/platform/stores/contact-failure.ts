@@ -23,8 +23,8 @@ interface Place {
 }
 
 /**
- * If a line of `signsOf` matches `signs`, `sentence` is shown; `{code}` becomes the captured text,
- * or else the error's code, in parentheses.
+ * `signsOf` writes an error as lines such as `code=EAUTH`. If one matches `signs`, `sentence` is
+ * shown; `{code}` becomes the captured text, or else the error's code, in parentheses.
  */
 type Cause = readonly [signs: RegExp, sentence: string];
 
