@@ -4,7 +4,7 @@ import { Registry } from 'prom-client';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { accountIndexes } from '../../internal/account/account.ts';
 import { LedgerStore } from '../../internal/account/mail-ledger.ts';
-import { MailGate, SLOW_IN_ALL } from '../../internal/mail/mail-gate.ts';
+import { MailGate, SILENT_MS, SLOW_IN_ALL } from '../../internal/mail/mail-gate.ts';
 import { MailPace, PACE_TIMEOUT_MS } from '../../internal/mail/mail-pace.ts';
 import { createMailer, testMailer } from '../../internal/mail/mailer.ts';
 import type { Outage } from '../../internal/mail/relay-answers.ts';
@@ -226,11 +226,7 @@ function startWork(
 /** A relay that is silent for longer counts as away, and the processor is ready without it. */
 const FIRST_ANSWER_MS = 15_000;
 
-export function openMail(
-  config: ConfigOf<'processor'>,
-  relay: Relay,
-  parts: Opened<ProcessorMetrics>,
-) {
+function openMail(config: ConfigOf<'processor'>, relay: Relay, parts: Opened<ProcessorMetrics>) {
   const { clock, metrics, ready, warnings, log, closers } = parts;
   const mailer = createMailer({
     relay,
@@ -274,7 +270,9 @@ export function openMail(
   });
   closers.add('mail gate', () => mailGate.close());
   warnings.push(() =>
-    mailGate.isSilent ? [`Relay at ${at}: it has answered no e-mail for 30 s`] : [],
+    mailGate.isSilent
+      ? [`Relay at ${at}: it has answered no e-mail for ${SILENT_MS / 1_000} s`]
+      : [],
   );
   void mailGate.greet();
   return { mailer, mailGate };

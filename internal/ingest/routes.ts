@@ -28,7 +28,7 @@ import {
   type SubmitTools,
 } from './submit-application.ts';
 
-export type RouteTools = Omit<SubmitTools, 'limits' | 'lookUps' | 'outages' | 'refusals'> &
+type RouteTools = Omit<SubmitTools, 'limits' | 'lookUps' | 'outages' | 'refusals'> &
   LimitTools &
   RefusalTools & {
     readonly log: Logger;
@@ -120,7 +120,7 @@ function addOpenApi(app: FastifyInstance, openApi: object, limits: Limits): void
  * Removes the origin of an absolute URL (RFC 9112 §3.2.2). Fastify would answer an undecodable path
  * without hooks.
  */
-export function routedUrl(request: IncomingMessage): string {
+function routedUrl(request: IncomingMessage): string {
   if (request.url === INGEST_PATH) return INGEST_PATH;
   const url = (request.url ?? '/').replace(/^https?:\/\/[^/?#]*/i, '');
   try {

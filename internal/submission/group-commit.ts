@@ -246,10 +246,11 @@ export class GroupCommit {
       else keyed.push(entry);
     }
     for (const entry of await this.#settleKeyed(keyed)) retryable.set(entry, ID_TAKEN);
-    const mayRepeat = (entry: Entry): boolean => sends < SENDS_AT_MOST && !this.#isLate(entry);
-    const again = [...retryable.keys()].filter(mayRepeat);
-    for (const entry of again) retryable.delete(entry);
-    for (const [entry, result] of retryable) entry.settle(result);
+    const again: Entry[] = [];
+    for (const [entry, result] of retryable) {
+      if (sends < SENDS_AT_MOST && !this.#isLate(entry)) again.push(entry);
+      else entry.settle(result);
+    }
     if (again.length === 0) return;
     // Two that deadlocked would meet again.
     await pause(Math.random() * APART_MS);
