@@ -41,6 +41,7 @@ import {
   type ConfigOf,
 } from '../../internal/settings/settings.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
+import { EarlierRequests } from '../../internal/submission/earlier-requests.ts';
 import { submissionIndexes } from '../../internal/submission/submission.ts';
 import { reportLateBounces } from '../../internal/submission/operator-moves.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
@@ -119,6 +120,7 @@ function openWork(
   const outage = new OutageGate({ takesWrites: () => store.takesWrites(), log, metrics });
   closers.add('outage gate', () => outage.close());
   const holds = new Holds(new PartnerHolds({ db, clock }), metrics.partnersHeld);
+  const onHold = (): readonly string[] => holds.partners();
   const {
     LOGIN_URL: loginUrl,
     LINK_SECRET: linkSecret,
@@ -131,6 +133,8 @@ function openWork(
     clock,
     store,
     accounts,
+    earlier: new EarlierRequests({ db, onHold }),
+    hasten: (earlier) => reconcile.hasten(earlier),
     ledger: new LedgerStore({ db, clock }),
     mailer,
     mailSettings: { from, loginUrl, linkSecret, supportContact, templates },
@@ -148,6 +152,7 @@ function openWork(
     // Tests are retried by `dueAt`, so that none is among the waiting jobs.
     sendRetry: () => {},
     accounts: new AccountStore(ofTests),
+    earlier: new EarlierRequests({ ...ofTests, onHold }),
     ledger: new LedgerStore(ofTests),
     mailer: testMailer(mailer, config),
     mailsProbes: config.PROBE_MAIL_TO !== undefined,
@@ -159,14 +164,16 @@ function openWork(
     work: (...wanted) => processSubmission({ live, test }, ...wanted),
   });
   outage.add(line);
-  return { line, outage, holds, store, accounts, moves };
+  const due = new DueWork({ db, clock });
+  const reconcile = new Reconcile({ due, line, store, holds, clock });
+  return { line, outage, due, reconcile, holds, accounts, moves };
 }
 
 function startWork(
   config: ConfigOf<'processor'>,
-  { line, outage, holds, store, accounts, moves }: ReturnType<typeof openWork>,
+  { line, outage, due, reconcile, accounts, moves }: ReturnType<typeof openWork>,
   sender: HintSender,
-  { db, clock, metrics, live, loops, log, closers, warnings }: ProcessorParts,
+  { clock, metrics, live, loops, log, closers, warnings }: ProcessorParts,
 ): void {
   const consumer = new Consumer({
     ...redisOf(config),
@@ -185,8 +192,6 @@ function startWork(
     },
     CLOSE_WORKERS_MS,
   );
-  const due = new DueWork({ db, clock });
-  const reconcile = new Reconcile({ due, line, store, holds, clock });
   live.push(() => reconcile.faults(PROGRESS_DEADLINE_MS));
   const reading = loops.start({
     name: 'reconcile',

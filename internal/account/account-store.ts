@@ -3,9 +3,11 @@ import type { Collection, Db } from 'mongodb';
 import type { CreationFact } from '../application/reasons.ts';
 import { normalizeEmail, type Application } from '../application/fields.ts';
 import type { Mode } from '../partner/key-terms.ts';
+import { joinCalls, type JoinedAnswer } from '../platform/process/batcher.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { newId } from '../platform/stores/ids.ts';
-import { databaseSpan, isDuplicateKey, pastLockConflicts } from '../platform/stores/mongo.ts';
+import { databaseSpan } from '../platform/stores/mongo.ts';
+import { JOINED_AT_MOST, joinInserts } from '../platform/stores/mongo-joined.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
 import { inSpan } from '../platform/process/tracing.ts';
 import { accountCollection, NOT_ERASED, type Account } from './account.ts';
@@ -22,11 +24,16 @@ export class AccountStore {
   readonly #collection: Collection<Account>;
   readonly #clock: Clock;
   readonly #mode: Mode;
+  readonly #insert: (account: Account) => Promise<boolean>;
+  readonly #read = joinCalls<string, Account | undefined>(JOINED_AT_MOST, (ids) =>
+    this.#readTogether(ids),
+  );
 
   constructor(options: { readonly db: Db; readonly clock: Clock; readonly mode?: Mode }) {
     this.#mode = options.mode ?? {};
     this.#collection = accountCollection(options.db, this.#mode);
     this.#clock = options.clock;
+    this.#insert = joinInserts(this.#collection, ({ emailNormalized }) => emailNormalized);
   }
 
   draft(
@@ -54,20 +61,15 @@ export class AccountStore {
 
   async #createOrFind(account: Account): Promise<CreationFact> {
     for (let tries = 1; tries <= CREATE_TRIES; tries += 1) {
-      try {
-        await pastLockConflicts(() => this.#collection.insertOne(account));
-        return { kind: 'created', accountId: account._id };
-      } catch (error) {
-        if (!isDuplicateKey(error)) throw error;
-      }
-      const fact = await this.#whoHolds(account);
+      if (await this.#insert(account)) return { kind: 'created', accountId: account._id };
+      const fact = await this.whoHolds(account);
       if (fact !== undefined) return fact;
     }
     throw new Error('a key of the account is taken, but nobody holds it');
   }
 
   /** MongoDB's error names only one index, so all three keys are looked up. */
-  async #whoHolds(account: Account): Promise<CreationFact | undefined> {
+  async whoHolds(account: Account): Promise<CreationFact | undefined> {
     const { partnerId } = account;
     const among = this.#mode.test ? { partnerId, judged: true as const } : {};
     const found = await this.#collection
@@ -99,10 +101,16 @@ export class AccountStore {
     return holders.length === 0 ? undefined : { kind: 'taken', holders };
   }
 
-  async read(accountId: string): Promise<Account | undefined> {
-    return (
-      (await this.#collection.findOne({ _id: accountId, ...NOT_ERASED }, bounded)) ?? undefined
-    );
+  read(accountId: string): Promise<Account | undefined> {
+    return this.#read(accountId);
+  }
+
+  async #readTogether(ids: readonly string[]): Promise<JoinedAnswer<Account | undefined>[]> {
+    const found = await this.#collection
+      .find({ _id: { $in: [...new Set(ids)] }, ...NOT_ERASED }, bounded)
+      .toArray();
+    const accounts = new Map(found.map((account) => [account._id, account]));
+    return ids.map((id) => ({ answer: accounts.get(id) }));
   }
 
   /** Removes former data of accounts released before `until`. True if more may be due. */

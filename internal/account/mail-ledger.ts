@@ -2,7 +2,7 @@
  * The mail ledger of an account: each hand-over is written before it begins, then its outcome. Also
  * finds second e-mails in it.
  */
-import type { Collection, Db, Filter } from 'mongodb';
+import type { Collection, Db, Document } from 'mongodb';
 import {
   type Account,
   accountCollection,
@@ -17,14 +17,17 @@ import type { Mode } from '../partner/key-terms.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
 import { pastLockConflicts } from '../platform/stores/mongo.ts';
+import { joinUpdates, type OneUpdate } from '../platform/stores/mongo-joined.ts';
 
 export class LedgerStore {
   readonly #accounts: Collection<Account>;
   readonly #clock: Clock;
+  readonly #update: ReturnType<typeof joinUpdates<Account, OneUpdate<Account>>>;
 
   constructor(options: { readonly db: Db; readonly clock: Clock; readonly mode?: Mode }) {
     this.#accounts = accountCollection(options.db, options.mode);
     this.#clock = options.clock;
+    this.#update = joinUpdates(this.#accounts, { mail: 1, notifiedAt: 1 });
   }
 
   /** Idempotent. If false, nothing may be mailed: the account has changed or its link was used. */
@@ -35,22 +38,18 @@ export class LedgerStore {
   ): Promise<boolean> {
     const path = pathOf(intent.claim);
     const forgotten = toForget(account.mail).map((claim) => [pathOf(claim), true] as const);
-    const { _id } = account;
-    const { matchedCount } = await pastLockConflicts(() =>
-      this.#accounts.updateOne(
-        { ...asMailed(account), ...LINK_NOT_USED, [path]: { $exists: false } },
-        {
-          $set: { activation, [path]: intent },
-          $inc: { 'mail.begun': 1, 'mail.possible': 1 },
-          ...(forgotten.length === 0 ? {} : { $unset: Object.fromEntries(forgotten) }),
-        },
-      ),
-    );
-    if (matchedCount === 1) return true;
-    // A repeated update matches nothing, because its hand-over is already stored.
-    const found = await this.#accounts.findOne({ _id }, { projection: { mail: 1 }, ...bounded });
-    const noted = found?.mail?.handOvers[String(intent.claim)];
-    return noted?.startedAt.getTime() === intent.startedAt.getTime();
+    const update = {
+      q: { ...asMailed(account), ...LINK_NOT_USED, [path]: { $exists: false } },
+      u: {
+        $set: { activation, [path]: intent },
+        $inc: { 'mail.begun': 1, 'mail.possible': 1 },
+        ...(forgotten.length === 0 ? {} : { $unset: Object.fromEntries(forgotten) }),
+      },
+      // A repeated update matches nothing, because its hand-over is already stored.
+      shows: ({ mail }: Account) =>
+        mail?.handOvers[String(intent.claim)]?.startedAt.getTime() === intent.startedAt.getTime(),
+    };
+    return (await this.#update({ id: account._id, build: () => update })) !== undefined;
   }
 
   /**
@@ -65,24 +64,32 @@ export class LedgerStore {
     const endedAt = this.#clock.now();
     const entry = { ...intent, endedAt, ...outcome };
     const path = pathOf(intent.claim);
-    if (entry.result === 'accepted') {
-      const $set = { [path]: entry, notifiedAt: endedAt };
-      const noted = await pastLockConflicts(() =>
-        this.#accounts.findOneAndUpdate(asMailed(account), { $set }, ledgerAfter),
-      );
-      // If null, another e-mail was ordered meanwhile.
-      if (noted !== null) return noted;
-    }
+    const write = async (q: Document, u: Document): Promise<boolean> => {
+      const shows = ({ mail }: Account): boolean => {
+        const noted = mail?.handOvers[String(intent.claim)];
+        return noted?.endedAt?.getTime() === endedAt.getTime() && noted.result === entry.result;
+      };
+      const update = { q, u, shows };
+      return (await this.#update({ id: account._id, build: () => update })) !== undefined;
+    };
     const arrived = mayHaveArrived(entry);
     const open = { [path]: { $exists: true }, [`${path}.result`]: { $exists: false } };
-    const found = await pastLockConflicts(() =>
-      this.#accounts.findOneAndUpdate(
-        { _id: account._id, ...(arrived ? {} : open) },
-        { $set: { [path]: entry }, ...(arrived ? {} : { $inc: { 'mail.possible': -1 } }) },
-        ledgerAfter,
-      ),
-    );
-    return found ?? undefined;
+    const isNotified =
+      entry.result === 'accepted' &&
+      (await write(asMailed(account), { $set: { [path]: entry, notifiedAt: endedAt } }));
+    // If an accepted one is not, another e-mail was ordered meanwhile.
+    const isNoted =
+      isNotified ||
+      (await write(arrived ? {} : open, {
+        $set: { [path]: entry },
+        ...(arrived ? {} : { $inc: { 'mail.possible': -1 } }),
+      }));
+    if (!isNoted) return undefined;
+    // The first hand-over of an account is no second one, so its ledger is not needed.
+    const isFirst = handOversOf(account.mail).every(({ claim }) => claim === intent.claim);
+    if (isFirst) return isNotified ? { notifiedAt: endedAt } : {};
+    const options = { projection: { mail: 1, notifiedAt: 1 }, ...bounded } as const;
+    return (await this.#accounts.findOne({ _id: account._id }, options)) ?? undefined;
   }
 
   /** A failover may undo what was read; once acknowledged, this write makes it durable. */
@@ -96,12 +103,10 @@ export class LedgerStore {
   }
 }
 
-const ledgerAfter = { returnDocument: 'after', projection: { mail: 1, notifiedAt: 1 } } as const;
+type MailedAccount = Pick<Account, '_id' | 'email' | 'mailVersion' | 'mail'>;
 
-type MailedAccount = Pick<Account, '_id' | 'email' | 'mailVersion'>;
-
-function asMailed({ _id, email, mailVersion }: MailedAccount): Filter<Account> {
-  return { _id, email, mailVersion: mailVersion ?? { $exists: false } };
+function asMailed({ email, mailVersion }: MailedAccount): Document {
+  return { email, mailVersion: mailVersion ?? { $exists: false } };
 }
 
 function pathOf(claim: number): `mail.handOvers.${number}` {

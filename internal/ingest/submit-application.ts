@@ -3,6 +3,7 @@
  * `routes.ts` applies both limits: the address's before the key, the partner's after it.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { claimsOf, normalizedApplicant } from '../application/fields.ts';
 import { parseJsonObject } from '../application/parse-application.ts';
 import { endingOf } from '../application/sandbox-endings.ts';
 import { Allowance } from '../platform/process/allowance.ts';
@@ -110,10 +111,11 @@ export async function submitApplication(
   if (played === 'answered') return;
   fault ??= played?.fault;
   const dueInMs = played?.dueInMs;
+  const applicant = object && normalizedApplicant(claimsOf(object));
   const record = newRecord(
     received,
     fault === undefined
-      ? { state: 'recorded', httpStatus: 202, body, idempotencyKey, dueInMs }
+      ? { state: 'recorded', httpStatus: 202, body, idempotencyKey, applicant, dueInMs }
       : {
           state: 'malformed',
           httpStatus: fault.status,

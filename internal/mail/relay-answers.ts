@@ -218,10 +218,31 @@ const ANSWER_MAX = 300;
 /** A relay may name the mailbox without its domain, and without what follows a plus. */
 function withoutMailbox(answer: string, email: string): string {
   const mailbox = email.slice(0, email.lastIndexOf('@'));
-  const names = [mailbox, mailbox.split('+', 1)[0] ?? ''].filter((name) => name !== '');
-  const alone = names.map((name) => RegExp.escape(name)).join('|');
-  return withoutAddresses(answer)
-    .replace(new RegExp(`(?<![\\p{L}\\p{N}])(?:${alone})(?![\\p{L}\\p{N}])`, 'giu'), '…')
+  const said = withoutWord(withoutAddresses(answer), mailbox);
+  return withoutWord(said, mailbox.split('+', 1)[0] ?? '')
     .slice(0, ANSWER_MAX)
     .toWellFormed();
+}
+
+const INSIDE_A_WORD = /[\p{L}\p{N}]/u;
+
+/** Compiles no pattern, because this is done for each e-mail. Compares without case. */
+function withoutWord(text: string, word: string): string {
+  if (word === '') return text;
+  const lower = text.toLowerCase();
+  // Few letters change their length, and then no place would be right.
+  const [within, wanted] =
+    lower.length === text.length ? [lower, word.toLowerCase()] : [text, word];
+  let [left, from] = ['', 0];
+  for (let at = within.indexOf(wanted); at >= 0; at = within.indexOf(wanted, at + 1)) {
+    if (at < from) continue;
+    const end = at + wanted.length;
+    // The last character may be the second half of a letter beyond the 16-bit range.
+    const before = /[^]$/u.exec(text.slice(Math.max(0, at - 2), at))?.[0] ?? '';
+    const after = String.fromCodePoint(text.codePointAt(end) ?? 0);
+    if (INSIDE_A_WORD.test(before) || INSIDE_A_WORD.test(after)) continue;
+    left += `${text.slice(from, at)}…`;
+    from = end;
+  }
+  return left + text.slice(from);
 }

@@ -104,12 +104,13 @@ async function run(
     return await inSpan(spanOf(attempt, traceparent), async (span) => {
       const { verdict, left } = await judge(attempt, tools);
       const { kind } = verdict;
-      const result = kind === 'done' ? 'done' : kind === 'lost' ? 'claim_lost' : 'failed';
-      tools.metrics.attempts.inc({ step, result });
+      tools.metrics.attempts.inc({ step, result: resultOf[kind] });
       if (kind === 'lost') {
         failSpan(span, 'claim_lost');
         // The claim may still be ours, as after a hold; if not, this changes nothing.
         await giveBack(attempt, tools);
+      } else if (kind === 'waits') {
+        await lookAgain(verdict, attempt, tools);
       } else if (kind !== 'done') {
         failSpan(span, verdict.failure);
         await settle(verdict, attempt, tools);
@@ -119,6 +120,31 @@ async function run(
   } finally {
     claim.release();
   }
+}
+
+const resultOf = {
+  done: 'done',
+  lost: 'claim_lost',
+  waits: 'waits',
+  later: 'failed',
+  again: 'failed',
+  end: 'failed',
+} as const satisfies Record<Verdict['kind'], string>;
+
+/** Releases the record until it may be its turn; counts no attempt. */
+async function lookAgain(
+  { since, delayMs }: Extract<Verdict, { kind: 'waits' }>,
+  attempt: Attempt,
+  tools: AttemptTools,
+): Promise<void> {
+  const { record, step } = attempt;
+  const write = async (): Promise<void> => {
+    const dueAt = later(tools.clock.now(), delayMs);
+    if (!(await tools.store.putBack(record, dueAt, { waitsSince: since }))) return;
+    const attempts = attemptOf(record);
+    tools.sendRetry({ ...hintFor(record), step, delayMs, reason: 'waits', attempt: attempts });
+  };
+  await writeOrRetry(write, attempt, tools);
 }
 
 function dueAtOnce(step: Step, record: OpenRecord, { clock }: AttemptTools): Left {

@@ -125,6 +125,18 @@ export class Line {
     this.#serve();
   }
 
+  /** Puts work before all other of its partner. False if it neither waits nor is in hand here. */
+  hasten(requestId: string): boolean {
+    const known = this.#known.get(requestId);
+    if (known === undefined) return lanes.some((lane) => this.#inHand[lane].has(requestId));
+    const turns = this.#waiting[laneOf(known)];
+    const first = { ...known, dueAt: FIRST };
+    turns.remove(known.partnerId, known);
+    turns.put(known.partnerId, first);
+    this.#known.set(requestId, first);
+    return true;
+  }
+
   pause(): void {
     if (this.#mode !== 'closed') this.#become('paused');
   }
@@ -239,16 +251,19 @@ export class Line {
   }
 }
 
+/** Due before all other work. */
+const FIRST = new Date(0);
+
 const byDueAt = {
   mayFollow: (later: Work, earlier: Work): boolean => earlier.dueAt <= later.dueAt,
 };
 
 interface ReconcileDueTools {
-  readonly due: Pick<DueWork, 'read' | 'readTests' | 'noteFirstSight'>;
-  readonly line: Pick<Line, 'put' | 'isLow' | 'busy'>;
+  readonly due: Pick<DueWork, 'read' | 'readTests' | 'noteFirstSight' | 'hurry'>;
+  readonly line: Pick<Line, 'put' | 'hasten' | 'isLow' | 'busy'>;
   readonly store: Pick<WorkerMoves, 'takesWrites'>;
   readonly holds: Pick<Holds, 'partners'>;
-  readonly clock: Pick<Clock, 'monotonicMs'>;
+  readonly clock: Pick<Clock, 'monotonicMs' | 'now'>;
 }
 
 /** Reads what is due into the line: retries whose job was lost, and records nobody works on. */
@@ -291,16 +306,33 @@ export class Reconcile {
     const records = [...live, ...(line.isLow('test') ? await due.readTests(without) : [])];
     const fresh = records.filter(isFresh);
     await due.noteFirstSight(fresh);
-    const durableMs = clock.monotonicMs() - (this.#durableSinceMs ?? Infinity);
-    const withdrawalsMayBeLate = durableMs < FIRST_SIGHT_GRACE_MS;
-    const ready = records.filter(
-      (record) => !isFresh(record) && (record.version > 0 || !withdrawalsMayBeLate),
-    );
+    const ready = records.filter((record) => !isFresh(record) && this.#isSettled(record));
     // Records left out would fill the next page, too.
     const leftOut = fresh.length + ready.length < records.length;
     this.#more = leftOut ? [] : full.map((state) => stepOf[state]);
     line.put(ready.map(workOf));
     return this.wanted;
+  }
+
+  /** Brings a record forward for which another one waits: it is worked on next, once it may be. */
+  async hasten(record: DueRecord): Promise<void> {
+    const { due, line, clock } = this.#tools;
+    // What a job brought was accepted.
+    if (line.hasten(record._id)) return;
+    const now = clock.now();
+    const isDue = record.dueAt !== undefined && record.dueAt <= now;
+    if (isFresh(record)) return isDue ? due.noteFirstSight([record]) : undefined;
+    const isClaimed = record.claimedUntil !== undefined && record.claimedUntil > now;
+    if (isClaimed || !this.#isSettled(record) || (record.version === 0 && !isDue)) return;
+    if (!isDue) await due.hurry(record);
+    line.put([{ ...workOf(record), dueAt: FIRST }]);
+  }
+
+  /** A withdrawal of an unclaimed record comes first; it is late until writes have been durable. */
+  #isSettled({ version }: DueRecord): boolean {
+    const { clock } = this.#tools;
+    const durableMs = clock.monotonicMs() - (this.#durableSinceMs ?? Infinity);
+    return version > 0 || durableMs >= FIRST_SIGHT_GRACE_MS;
   }
 }
 

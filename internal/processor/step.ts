@@ -17,6 +17,8 @@ import { defined } from '../platform/process/defined.ts';
 import type { Logger } from '../platform/process/log.ts';
 import { NotDurableError } from '../platform/stores/mongo.ts';
 import type { Retry, Step } from '../queue/job.ts';
+import type { DueRecord } from '../submission/due-work.ts';
+import type { EarlierRequests } from '../submission/earlier-requests.ts';
 import type { OpenState } from '../submission/states.ts';
 import type { OpenRecord, SubmissionRecord } from '../submission/submission.ts';
 import type { Changes, Position, WorkerMoves } from '../submission/worker-moves.ts';
@@ -35,6 +37,9 @@ export interface AttemptTools {
   readonly clock: Clock;
   readonly store: WorkerMoves;
   readonly accounts: AccountStore;
+  readonly earlier: Pick<EarlierRequests, 'of'>;
+  /** Brings an earlier request forward. */
+  hasten(earlier: DueRecord): Promise<void>;
   readonly ledger: LedgerStore;
   readonly mailer: Pick<Mailer, 'handOver'>;
   readonly mailSettings: MailSettings;
@@ -161,6 +166,8 @@ export type Verdict =
   | Done
   /** The record is another worker's, or its partner is on hold. */
   | { readonly kind: 'lost' }
+  /** An earlier request of the same applicant is decided first. */
+  | { readonly kind: 'waits'; readonly since: Date; readonly delayMs: number }
   | Failed;
 
 export const LOST: Verdict = { kind: 'lost' };

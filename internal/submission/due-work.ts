@@ -38,7 +38,7 @@ interface Without {
   readonly withoutPartners: readonly string[];
 }
 
-const projection = {
+export const dueFields = {
   state: 1,
   version: 1,
   dueAt: 1,
@@ -96,7 +96,7 @@ export class DueWork {
     return this.#collection
       .find(
         { ...filter, dueAt, schema: { $lte: RECORD_SCHEMA }, ...defined({ partnerId }) },
-        { projection, maxTimeMS: DUE_TIMEOUT_MS, sort: { dueAt: 1 } },
+        { projection: dueFields, maxTimeMS: DUE_TIMEOUT_MS, sort: { dueAt: 1 } },
       )
       .limit(DUE_PAGE)
       .batchSize(DUE_PAGE)
@@ -116,6 +116,13 @@ export class DueWork {
         u: { $set },
       })),
     );
+  }
+
+  /** Ends the back-off of a record that nobody has claimed. */
+  async hurry({ _id, version }: Pick<DueRecord, '_id' | 'version'>): Promise<void> {
+    const now = this.#clock.now();
+    const q = touchOf('hurry', { version }, now)!;
+    await updateInOrder(this.#collection, [{ ids: [_id], q, u: { $set: { dueAt: now } } }]);
   }
 
   /** Makes accepted records due at once, when no hint can be sent. */

@@ -127,15 +127,16 @@ interface MoveOptions extends Pick<MoveTools, 'tellEnd'> {
   readonly retention: Readonly<Partial<Record<KeptState | 'body', number>>>;
 }
 
+const movesOf = Object.groupBy(moves, ({ event }) => event) as Record<Event, readonly Move[]>;
+
 /**
  * Undefined if the table has no such move from the state that was seen. Without a state: from all
  * that the event leads from, which must have one end.
  */
 export function moveOf(event: Event, seen: Unchanged, options: MoveOptions): MoveWrite | undefined {
   const { now, accountId, attempt = 0, reason } = options;
-  const possible = moves.filter(
-    ({ event: other, from, when }) =>
-      other === event &&
+  const possible = movesOf[event].filter(
+    ({ from, when }) =>
       (seen.state ?? from) === from &&
       !when.includes(accountId === undefined ? 'account' : 'no account'),
   );
@@ -186,6 +187,8 @@ export function entryOf(
     stateAt: now,
     firstSeenAt: undefined,
     claimedUntil: undefined,
+    claimedBy: undefined,
+    waitsSince: undefined,
     backedOffMs: undefined,
     crashes: undefined,
     ...(kept === 'work' ? { dueAt: now, attempts: 0, ambiguous: 0 } : { dueAt: undefined }),

@@ -1,6 +1,7 @@
 /** Builds the record of a request, whether it is accepted, malformed or refused. */
 import { hash } from 'node:crypto';
 import { Binary } from 'mongodb';
+import type { Applicant } from '../application/fields.ts';
 import { ownerName } from '../partner/key-terms.ts';
 import { DAY_MS } from '../platform/process/clock.ts';
 import { idempotencyDigest } from './idempotency.ts';
@@ -25,6 +26,8 @@ interface Result {
   readonly httpStatus: number;
   readonly body?: { readonly bytes: Uint8Array; readonly received: number };
   readonly idempotencyKey?: string | undefined;
+  /** Normalised. */
+  readonly applicant?: Applicant | undefined;
   /** When reconcile first looks at an accepted request. */
   readonly dueInMs?: number | undefined;
   /** How long any other request is kept. */
@@ -33,7 +36,8 @@ interface Result {
 
 export function newRecord(received: Received, result: Result): SubmissionRecord {
   const { requestId, receivedAt, remoteIp, partnerId, test, traceparent } = received;
-  const { state, httpStatus, body, idempotencyKey, dueInMs = FIRST_DUE_MS, keptDays } = result;
+  const { state, httpStatus, body, idempotencyKey, applicant, keptDays } = result;
+  const { dueInMs = FIRST_DUE_MS } = result;
   const record: { -readonly [Name in keyof SubmissionRecord]: SubmissionRecord[Name] } = {
     _id: requestId,
     receivedAt,
@@ -58,6 +62,7 @@ export function newRecord(received: Received, result: Result): SubmissionRecord 
     record.body = new Binary(body.bytes);
     record.bodySha256 = hash('sha256', body.bytes, 'hex');
   }
+  if (applicant !== undefined) record.applicant = applicant;
   if (idempotencyKey !== undefined) {
     const owner = ownerName(partnerId ?? '', received);
     record.idempotencyDigest = idempotencyDigest(owner, idempotencyKey);

@@ -50,6 +50,10 @@ export interface SubmissionRecord {
   readonly version: number;
   readonly dueAt?: Date;
   readonly claimedUntil?: Date;
+  /** Names the command that claimed it. */
+  readonly claimedBy?: string;
+  /** Since then an earlier request of the same applicant is decided first. */
+  readonly waitsSince?: Date;
   readonly firstSeenAt?: Date;
   readonly attempts: number;
   /** Sum of back-offs in this state; three days end the retries. */
@@ -136,7 +140,7 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     key: { bodyUntil: 1 },
     partialFilterExpression: { bodyUntil: { $exists: true } },
   },
-  // Ingest inserts no applicant, so these cost it nothing.
+  // From the insert on: which request of an applicant came first is asked before an account.
   ...(['email', 'ein'] as const).map((key) => ({
     collection: SUBMISSIONS,
     name: `requests_applicant_${key}`,

@@ -1,29 +1,27 @@
-/** Workers' conditional updates of a record. */
+/** Workers' conditional updates of a record; those of one moment leave in one command. */
 import type { Collection } from 'mongodb';
+import { joinCalls, type JoinedAnswer } from '../platform/process/batcher.ts';
 import { later } from '../platform/process/clock.ts';
-import { databaseSpan, takesWrites } from '../platform/stores/mongo.ts';
-import { inSpan, type NamedSpan } from '../platform/process/tracing.ts';
+import { newId } from '../platform/stores/ids.ts';
+import { databaseSpan, takesWrites, updateInOrder } from '../platform/stores/mongo.ts';
+import { JOINED_AT_MOST, joinUpdates, type OneUpdate } from '../platform/stores/mongo-joined.ts';
+import { bounded } from '../platform/stores/mongo-read.ts';
+import { inSpan } from '../platform/process/tracing.ts';
 import {
   CLAIM_MS,
+  type HistoryEntry,
   type OpenRecord,
   submissionCollection,
   type SubmissionRecord,
 } from './submission.ts';
-import {
-  makeMove,
-  moveOf,
-  touchOf,
-  type MoveTools,
-  type MoveWrite,
-  type RecordUpdate,
-} from './move-of.ts';
+import { moveOf, touchOf, type MoveTools, type MoveWrite, type RecordUpdate } from './move-of.ts';
 import type { ProcessorEvent } from './states.ts';
 
 /** A worker whose `version` is outdated has lost its claim. */
 export type Position = Pick<OpenRecord, '_id' | 'state' | 'version'>;
 
 type AttemptCounts = Partial<
-  Pick<SubmissionRecord, 'attempts' | 'ambiguous' | 'backedOffMs' | 'lastError'>
+  Pick<SubmissionRecord, 'attempts' | 'ambiguous' | 'backedOffMs' | 'lastError' | 'waitsSince'>
 >;
 
 export interface Changes
@@ -31,43 +29,77 @@ export interface Changes
   readonly reason?: string;
 }
 
+interface Wanted {
+  readonly requestId: string;
+  readonly version: number;
+}
+
+type Updated = Pick<SubmissionRecord, '_id' | 'state' | 'version' | 'history'>;
+interface Write extends OneUpdate<Updated> {
+  readonly u: RecordUpdate;
+  readonly move?: MoveWrite;
+}
+
 export class WorkerMoves {
   readonly #collection: Collection<SubmissionRecord>;
   readonly #tools: MoveTools;
+  readonly #claims = joinCalls<Wanted, OpenRecord | undefined>(JOINED_AT_MOST, (wanted) =>
+    this.#claimTogether(wanted),
+  );
+  readonly #update: ReturnType<typeof joinUpdates<Updated, Write>>;
 
   constructor(tools: MoveTools) {
     this.#tools = tools;
     this.#collection = submissionCollection(tools.db);
+    const fields = { state: 1, version: 1, history: 1 };
+    this.#update = joinUpdates(this.#collection as unknown as Collection<Updated>, fields);
   }
 
   /**
    * Undefined if another claim came first or is active, or shortly after a step of the clock, when
    * a slow worker's claim may look expired.
    */
-  async claim(requestId: string, version: number): Promise<OpenRecord | undefined> {
+  claim(requestId: string, version: number): Promise<OpenRecord | undefined> {
+    return this.#claims({ requestId, version });
+  }
+
+  async #claimTogether(wanted: readonly Wanted[]): Promise<JoinedAnswer<OpenRecord | undefined>[]> {
     const now = this.#tools.clock.now();
-    const $set = { ...heldFrom(now), version: version + 1 };
-    const free = await this.#collection.findOneAndUpdate(
-      { _id: requestId, ...touchOf('claim', { version }, now) },
-      { $set, $unset: { takenOver: true } },
-      { returnDocument: 'after' },
-    );
-    // What nobody has claimed cannot be taken over.
-    if (free !== null || version === 0) return (free ?? undefined) as OpenRecord | undefined;
+    // The answer to an update is only a number; this mark shows which records are ours.
+    const claimedBy = newId('claim', now);
     // Claims of live workers may look expired until they are renewed by the new time.
     const { steppedAtMs = -Infinity } = this.#tools.clock;
-    if (this.#tools.clock.monotonicMs() - steppedAtMs < CLAIM_MS) return undefined;
-    // The claim expired, so its worker died.
-    const taken = await this.#collection.findOneAndUpdate(
-      { _id: requestId, ...touchOf('take_over', { version }, now) },
-      { $set: { ...$set, takenOver: true }, $inc: { crashes: 1 } },
-      { returnDocument: 'after' },
+    const mayTakeOver = this.#tools.clock.monotonicMs() - steppedAtMs >= CLAIM_MS;
+    const updates = [...Map.groupBy(wanted, ({ version }) => version)].flatMap(
+      ([version, group]) => {
+        const ids = group.map(({ requestId }) => requestId);
+        const $set = { ...heldFrom(now), version: version + 1, claimedBy };
+        const free = touchOf('claim', { version }, now)!;
+        const claim = { ids, q: free, u: { $set, $unset: { takenOver: true } } };
+        // What nobody has claimed cannot be taken over.
+        if (version === 0 || !mayTakeOver) return [claim];
+        // The claim expired, so its worker died.
+        const expired = touchOf('take_over', { version }, now)!;
+        const u = { $set: { ...$set, takenOver: true }, $inc: { crashes: 1 } };
+        return [claim, { ids, q: expired, u }];
+      },
     );
-    return (taken ?? undefined) as OpenRecord | undefined;
+    const n = await updateInOrder(this.#collection, updates);
+    const ids = wanted.map(({ requestId }) => requestId);
+    const mine = { _id: { $in: ids }, claimedBy };
+    const found = n === 0 ? [] : await this.#collection.find(mine, bounded).toArray();
+    const claimed = new Map(found.map((record) => [record._id, record as OpenRecord]));
+    return wanted.map(({ requestId, version }) => {
+      const record = claimed.get(requestId);
+      if (record?.version !== version + 1) return { answer: undefined };
+      // Two calls may name one record.
+      claimed.delete(requestId);
+      return { answer: record };
+    });
   }
 
   async renew(position: Position): Promise<boolean> {
-    return this.#keep(position, { $set: heldFrom(this.#tools.clock.now()) });
+    return this.#keep(position, (now) => ({ $set: heldFrom(now) }));
   }
 
   /** True if the claim was still held. */
@@ -77,70 +109,95 @@ export class WorkerMoves {
     attempt: number,
     changes: Changes = {},
   ): Promise<boolean> {
-    const move = this.#moveOf(position, event, attempt, changes);
-    return inSpan(this.#spanOf(move), () => makeMove(this.#collection, position._id, move));
+    const made = await this.#move(position, event, attempt, changes);
+    return made !== undefined;
   }
 
   /**
-   * Moves by `create_account`, and claims the record for its e-mail. Returns it without its body.
+   * Moves by `create_account`, and claims the record for its e-mail. Returns it as it is then,
+   * without its body.
    */
   async moveOn(
-    position: Position,
+    { body: _body, ...record }: OpenRecord,
     attempt: number,
     changes: Changes = {},
   ): Promise<OpenRecord | undefined> {
-    const { claimedUntil } = heldFrom(this.#tools.clock.now());
-    const move = this.#moveOf(position, 'create_account', attempt, changes, claimedUntil);
-    const filter = { _id: position._id, ...move.filter };
-    const options = { returnDocument: 'after', projection: { body: 0 } } as const;
-    const moved = await inSpan(this.#spanOf(move), () =>
-      this.#collection.findOneAndUpdate(filter, move.update, options),
-    );
-    return (moved ?? undefined) as OpenRecord | undefined;
+    const made = await this.#move(record, 'create_account', attempt, changes, { claims: true });
+    if (made === undefined) return undefined;
+    const { $set, $unset = {}, $push } = made.u;
+    const left = Object.entries(record).filter(([name]) => !(name in $unset));
+    const history = [...record.history, ...($push === undefined ? [] : [$push.history])];
+    return { ...Object.fromEntries(left), ...$set, history } as OpenRecord;
   }
 
   /** Releases the record. True if the claim was still held. */
   async putBack(position: Position, dueAt: Date, counts: AttemptCounts = {}): Promise<boolean> {
-    return this.#keep(position, {
+    return this.#keep(position, () => ({
       $set: { dueAt, ...counts },
-      $unset: { claimedUntil: true, crashes: true },
-    });
+      $unset: { claimedUntil: true, claimedBy: true, crashes: true },
+    }));
   }
 
   /** Like `putBack`, but keeps `crashes`: the previous worker died. */
   async putApart(position: Position, dueAt: Date): Promise<boolean> {
-    return this.#keep(position, { $set: { dueAt }, $unset: { claimedUntil: true } });
+    return this.#keep(position, () => ({
+      $set: { dueAt },
+      $unset: { claimedUntil: true, claimedBy: true },
+    }));
   }
 
   takesWrites(): Promise<boolean> {
     return takesWrites(this.#collection);
   }
 
-  #moveOf(
+  async #move(
     position: Position,
     event: ProcessorEvent,
     attempt: number,
     { reason, ...found }: Changes,
-    claimedUntil?: Date,
-  ): MoveWrite {
-    const now = this.#tools.clock.now();
-    const options = { ...this.#tools, now, attempt, reason, found, claimedUntil };
-    const move = moveOf(event, position, options);
-    if (move === undefined) throw new Error(`${event} does not lead away from ${position.state}`);
-    return move;
+    { claims = false } = {},
+  ): Promise<Write | undefined> {
+    const build = (): Write => {
+      const now = this.#tools.clock.now();
+      const claimedUntil = claims ? heldFrom(now).claimedUntil : undefined;
+      const options = { ...this.#tools, now, attempt, reason, found, claimedUntil };
+      const move = moveOf(event, position, options);
+      if (move === undefined) throw new Error(`${event} does not lead away from ${position.state}`);
+      const { filter: q, update: u } = move;
+      return { q, u, move, shows: showing(u.$push?.history) };
+    };
+    const { _id: id, state, version } = position;
+    const isPlain = reason === undefined && Object.keys(found).length === 0 && !claims;
+    const alike = isPlain ? [event, state, version, attempt].join(' ') : undefined;
+    return inSpan(databaseSpan('update', this.#collection), async (span) => {
+      const made = await this.#update({ id, alike, build });
+      if (made?.move === undefined) return undefined;
+      span.setAttribute('partner_ingest.state', made.move.to);
+      made.move.done([id]);
+      return made;
+    });
   }
 
-  #spanOf({ to }: MoveWrite): NamedSpan {
-    return databaseSpan('update', this.#collection, { 'partner_ingest.state': to });
+  async #keep(position: Position, updateAt: (now: Date) => RecordUpdate): Promise<boolean> {
+    const { _id: id, state, version } = position;
+    const build = (): Write => {
+      const now = this.#tools.clock.now();
+      const q = touchOf('keep', position, now)!;
+      // Whoever took the record since has raised its version.
+      const shows = (after: Updated): boolean => after.version === version && after.state === state;
+      return { q, u: updateAt(now), shows };
+    };
+    return (await this.#update({ id, build })) !== undefined;
   }
+}
 
-  async #keep(position: Position, update: RecordUpdate): Promise<boolean> {
-    const { matchedCount } = await this.#collection.updateOne(
-      { _id: position._id, ...touchOf('keep', position, this.#tools.clock.now()) },
-      update,
+/** Only its claim's holder moves a record, so its history has the entry if the move was made. */
+function showing(entry: HistoryEntry | undefined): Write['shows'] {
+  return ({ history }) =>
+    history.some(
+      ({ state, at, attempt }) =>
+        state === entry?.state && attempt === entry.attempt && at.getTime() === entry.at.getTime(),
     );
-    return matchedCount === 1;
-  }
 }
 
 function heldFrom(now: Date): { readonly dueAt: Date; readonly claimedUntil: Date } {

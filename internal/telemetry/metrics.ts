@@ -178,7 +178,7 @@ export const processorMetrics = {
   ),
   attempts: counter('attempts', 'Attempts of workers; `repeat` found the record claimed or done.', {
     ...byStep,
-    result: ['done', 'failed', 'repeat', 'claim_lost'],
+    result: ['done', 'failed', 'repeat', 'claim_lost', 'waits'],
   }),
   failures: counter(
     'failures',

@@ -44,7 +44,7 @@ const newReconcile = (busy = false) =>
     store: { takesWrites: () => takesWrites() },
     holds: { partners: () => held },
     clock,
-    line: { put: (works) => void (found = works), isLow: () => true, busy },
+    line: { put: (works) => void (found = works), isLow: () => true, hasten: () => false, busy },
   });
 
 /** Runs one round; returns the found records as "id version". */

@@ -23,6 +23,7 @@ import {
   RECORD_SCHEMA,
   SUBMISSIONS,
   type SubmissionRecord,
+  type OpenRecord,
 } from '../../internal/submission/submission.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';
@@ -186,7 +187,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
         reason: 'x',
       } as const;
       return event === 'move_on'
-        ? store.moveOn(where, 1, changes)
+        ? store.moveOn({ ...where, history: [] } as unknown as OpenRecord, 1, changes)
         : store.move(where, event, 1, changes);
     },
   ),

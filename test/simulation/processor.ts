@@ -35,6 +35,8 @@ export function startProcessor(world: World, process: SimProcess): () => void {
     clock,
     store,
     accounts,
+    earlier: connection.earlier(() => holds.partners()),
+    hasten: (earlier) => reconcile.hasten(earlier),
     ledger,
     mailer,
     mailSettings: {

@@ -13,6 +13,7 @@ import { DatabaseClock } from '../../internal/platform/stores/database-clock.ts'
 import { isOpen, type Actor } from '../../internal/submission/states.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
+import { EarlierRequests } from '../../internal/submission/earlier-requests.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import {
   ingestMetrics,
@@ -150,6 +151,7 @@ export class World {
       dueWork: new DueWork({ db, clock }),
       holds: new PartnerHolds({ db, clock }),
       accounts: new AccountStore({ db, clock }),
+      earlier: (onHold: () => readonly string[]) => new EarlierRequests({ db, onHold }),
       ledger: new LedgerStore({ db, clock }),
       ping: () => wire(() => true),
     };

@@ -9,6 +9,48 @@ export interface Batcher<Item> {
   plan(): void;
 }
 
+/** What one of several calls gets from their common answer. */
+export type JoinedAnswer<Answer> = { readonly answer: Answer } | { readonly error: unknown };
+
+/** One batch is answered while the next is sent. */
+const JOINED_IN_FLIGHT = 2;
+
+/**
+ * Makes one call of those that wait at the same moment, at most `most` together. `answer` gives one
+ * outcome for each, in order; if it rejects, all do. Its callers bound how many wait.
+ */
+export function joinCalls<Call, Answer>(
+  most: number,
+  answer: (calls: readonly Call[]) => Promise<readonly JoinedAnswer<Answer>[]>,
+): (call: Call) => Promise<Answer> {
+  interface Waiting extends PromiseWithResolvers<Answer> {
+    readonly call: Call;
+  }
+  const waiting: Waiting[] = [];
+  const { plan } = newBatcher<Waiting>(
+    JOINED_IN_FLIGHT,
+    () => waiting.splice(0, most),
+    async (batch) => {
+      try {
+        const outcomes = await answer(batch.map(({ call }) => call));
+        for (const [index, { resolve, reject }] of batch.entries()) {
+          const outcome = outcomes[index]!;
+          if ('error' in outcome) reject(outcome.error);
+          else resolve(outcome.answer);
+        }
+      } catch (error) {
+        for (const { reject } of batch) reject(error);
+      }
+    },
+  );
+  return (call) => {
+    const settled = Promise.withResolvers<Answer>();
+    waiting.push({ call, ...settled });
+    plan();
+    return settled.promise;
+  };
+}
+
 /** `take` returns the next batch, which may be empty. `send` must end and never reject. */
 export function newBatcher<Item>(
   maxInFlight: number,

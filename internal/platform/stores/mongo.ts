@@ -185,23 +185,23 @@ export async function updateInOrder<T extends Document>(
   const items = updates
     .map(({ ids, q, u }) => ({ ids: ids.toSorted(), q, u }))
     .toSorted((one, other) => (one.ids[0]! < other.ids[0]! ? -1 : 1))
-    .map(({ ids, q, u }): UpdateItem =>
-      ids.length === 1
-        ? { q: { _id: ids[0], ...q }, u }
-        : { q: { _id: { $in: ids }, ...q }, u, multi: true },
-    );
-  let matched = 0;
-  await pastLockConflicts(async () => {
-    const { n, writeErrors, durable } = await writeTogether(collection, { updates: items });
-    matched += n;
-    const [failed] = writeErrors;
-    if (failed !== undefined) {
-      const { code, errmsg = 'a write failed' } = failed;
-      throw new MongoServerError({ message: errmsg, code });
-    }
-    if (!durable) throw new NotDurableError('no majority acknowledged the write in time');
-  });
-  return matched;
+    .map(({ ids, q, u }) => updateOf(ids, q, u));
+  const { n, failed } = await sendPastLockConflicts(items, async (some) =>
+    requireDurable(await writeTogether(collection, { updates: some })),
+  );
+  for (const error of failed.values()) throw error;
+  return n;
+}
+
+export function updateOf(ids: readonly string[], q: Document, u: Document): UpdateItem {
+  if (ids.length === 1) return { q: { _id: ids[0], ...q }, u };
+  return { q: { _id: { $in: ids }, ...q }, u, multi: true };
+}
+
+/** Rejects with `NotDurableError`, although the writes may stand. */
+export function requireDurable(reply: WriteReply): WriteReply {
+  if (!reply.durable) throw new NotDurableError('no majority acknowledged the write in time');
+  return reply;
 }
 
 /** Writes were applied without acknowledgement by a majority in time; they may be rolled back. */
@@ -237,6 +237,28 @@ export async function pastLockConflicts<T>(write: () => Promise<T>): Promise<T> 
       if (!isLockConflict({ code: error.code, errmsg: error.message })) throw error;
     }
   }
+}
+
+/** Sends items again that lost a deadlock. `n` is of all that did not fail. */
+export async function sendPastLockConflicts<Item>(
+  items: readonly Item[],
+  send: (items: readonly Item[]) => Promise<WriteReply>,
+): Promise<{ readonly n: number; readonly failed: ReadonlyMap<Item, MongoServerError> }> {
+  const failed = new Map<Item, MongoServerError>();
+  let [n, left] = [0, items];
+  for (let tries = 1; left.length > 0; tries += 1) {
+    const sent = left;
+    const reply = await pastLockConflicts(() => send(sent));
+    n += reply.n;
+    left = [];
+    for (const writeError of reply.writeErrors) {
+      const item = sent[writeError.index]!;
+      const { code, errmsg = 'a write failed' } = writeError;
+      if (isLockConflict(writeError) && tries < CONFLICT_TRIES) left = [...left, item];
+      else failed.set(item, new MongoServerError({ message: errmsg, code }));
+    }
+  }
+  return { n, failed };
 }
 
 const DUPLICATE_KEY = 11_000;

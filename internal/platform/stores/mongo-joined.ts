@@ -1,0 +1,102 @@
+/**
+ * Writes of single documents that wait at the same moment leave in one command. Each gets its own
+ * outcome, and one that fails fails alone.
+ */
+import type { Collection, Document, Filter } from 'mongodb';
+import { joinCalls, type JoinedAnswer } from '../process/batcher.ts';
+import {
+  isDuplicateKey,
+  requireDurable,
+  sendPastLockConflicts,
+  updateOf,
+  writeTogether,
+} from './mongo.ts';
+import { bounded } from './mongo-read.ts';
+
+/** Bounds how much work one lost answer leaves in doubt. */
+export const JOINED_AT_MOST = 100;
+
+/**
+ * Inserts in the order of `keyOf`, so that two processes do not deadlock. The result is false if a
+ * unique value of the document is taken.
+ */
+export function joinInserts<T extends { readonly _id: string }>(
+  collection: Collection<T>,
+  keyOf: (document: T) => string,
+): (document: T) => Promise<boolean> {
+  return joinCalls(JOINED_AT_MOST, async (wanted) => {
+    const documents = wanted.toSorted((one, other) => (keyOf(one) < keyOf(other) ? -1 : 1));
+    const { n, failed } = await sendPastLockConflicts(documents, async (some) =>
+      requireDurable(await writeTogether(collection, { documents: some })),
+    );
+    if (n + failed.size !== documents.length)
+      throw new Error('the answer does not account for every document');
+    return wanted.map((document): JoinedAnswer<boolean> => {
+      const error = failed.get(document);
+      if (error === undefined || isDuplicateKey(error)) return { answer: error === undefined };
+      return { error };
+    });
+  });
+}
+
+/** An update of one document; repeating it must change nothing. */
+export interface OneUpdate<T> {
+  /** The condition, without `_id`. */
+  readonly q: Document;
+  readonly u: Document;
+  /** Whether a document that is read afterwards has this update. */
+  readonly shows: (after: T) => boolean;
+}
+
+interface JoinedUpdate<Update> {
+  readonly id: string;
+  /** Updates with the same words are built once, and share one statement. */
+  readonly alike?: string | undefined;
+  /** Called when the command leaves, so that its times are not too early. */
+  readonly build: () => Update;
+}
+
+/**
+ * The result is the update as it was made, or undefined if the document did not match. If not all
+ * of a command's documents matched, they are read with the fields that `shows` needs.
+ */
+export function joinUpdates<T extends { readonly _id: string }, Update extends OneUpdate<T>>(
+  collection: Collection<T>,
+  fields: Document,
+): (wanted: JoinedUpdate<Update>) => Promise<Update | undefined> {
+  const read = async (ids: readonly string[]): Promise<Map<string, T>> => {
+    const filter = { _id: { $in: ids } } as unknown as Filter<T>;
+    const options = { projection: fields, ...bounded };
+    const found = (await collection.find(filter, options).toArray()) as unknown as readonly T[];
+    return new Map(found.map((document) => [document._id, document]));
+  };
+  return joinCalls(JOINED_AT_MOST, async (wanted: readonly JoinedUpdate<Update>[]) => {
+    const groups = Map.groupBy(wanted, (item) => item.alike ?? item);
+    const statements = [...groups.values()]
+      .map((items) => ({
+        items,
+        ids: items.map(({ id }) => id).toSorted(),
+        update: items[0]!.build(),
+      }))
+      .toSorted((one, other) => (one.ids[0]! < other.ids[0]! ? -1 : 1));
+    const { n, failed } = await sendPastLockConflicts(statements, async (some) => {
+      const updates = some.map(({ ids, update: { q, u } }) => updateOf(ids, q, u));
+      return requireDurable(await writeTogether(collection, { updates }));
+    });
+    const matched = statements.filter((statement) => !failed.has(statement));
+    const ids = matched.flatMap((statement) => statement.ids);
+    const after = n === ids.length ? undefined : await read(ids);
+    const outcomes = new Map<JoinedUpdate<Update>, JoinedAnswer<Update | undefined>>();
+    for (const statement of statements) {
+      const { items, update } = statement;
+      const error = failed.get(statement);
+      for (const item of items) {
+        const document = after?.get(item.id);
+        const isMade = after === undefined || (document !== undefined && update.shows(document));
+        const answer = isMade ? update : undefined;
+        outcomes.set(item, error === undefined ? { answer } : { error });
+      }
+    }
+    return wanted.map((item) => outcomes.get(item)!);
+  });
+}
