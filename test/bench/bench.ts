@@ -1,21 +1,14 @@
 /**
  * `make bench`: how fast we accept and how fast we work off, against straightforward
- * implementations or, with `FROM="commit commit"`, against kept builds. `OF=accept` and `OF=drain` are one of
- * both. `OF=scale`: what 1, 2 and 4 processes of ours cost each part. `OF=latency`: how long answers
- * take at fixed rates.
+ * implementations or, with `FROM="commit commit"`, against kept builds. `OF=accept` and `OF=drain`
+ * are one of both. `OF=scale`: what 1, 2 and 4 processes of ours cost each part. `OF=latency`: how
+ * long answers take at fixed rates.
  *
  * Only ratios and processor times of one run mean anything: the machine's speed varies, and load
  * generator, database and server share it.
  */
 import { parseArgs, styleText } from 'node:util';
-import {
-  drain,
-  naiveWorker,
-  processors,
-  startNaiveIngest,
-  startReady,
-  type Worker,
-} from './drain.ts';
+import { drain, naiveWorker, processors, startNaive, startReady, type Worker } from './drain.ts';
 import { keptBuild } from './kept-build.ts';
 import { compareLatencies } from './latency.ts';
 import { checkLoadGenerator, load, startProgram, type Server } from './load.ts';
@@ -44,7 +37,7 @@ interface Contender {
   readonly servers: readonly Server[];
 }
 
-/** The ingest of the working tree and of each kept build, or the naive one. */
+/** The ingest of the working tree and of each kept build, or the naive one beside ours. */
 async function rivals(bench: Bench, builds: readonly Owner[]): Promise<Contender[]> {
   const contenders: Contender[] = [];
   for (const build of builds) {
@@ -52,8 +45,7 @@ async function rivals(bench: Bench, builds: readonly Owner[]): Promise<Contender
     contenders.push({ name: build.name, servers: [await startReady(bench, 'ingest', build)] });
   }
   if (builds.length > 1) return contenders;
-  const naive = await startNaiveIngest(bench, bench.newOwner('naive'));
-  bench.closeLater(() => naive.stop());
+  const naive = await startNaive(bench, 'naive-ingest.ts', bench.newOwner('naive'));
   return [...contenders, { name: 'naive', servers: [naive] }];
 }
 

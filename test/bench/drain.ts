@@ -23,6 +23,9 @@ const ADDRESSES = 250;
 /** What drivers send by themselves, what a start sends, and what this measurement asks. */
 const NO_WORK = /^(hello|ismaster|ping|endsessions|buildinfo|\w+indexes|serverstatus)$/i;
 
+/** Of one name, for each application; fewer come from timers. */
+const SHOWN_COMMANDS = 0.01;
+
 type Running = Server & { stop(): Promise<unknown> };
 
 export interface Worker {
@@ -64,7 +67,7 @@ export async function drain(
     const spent = { ...measure(), relay: processorSeconds(sink.pid) - relayBefore };
     const commands = Object.entries(await commandsOf(client))
       .map(([name, count]) => [name, (count - (before[name] ?? 0)) / size] as const)
-      .filter(([, each]) => each > 0);
+      .filter(([, each]) => each > SHOWN_COMMANDS);
     const sum = commands.reduce((all, [, each]) => all + each, 0);
     const figures = { seconds, commands: sum, ...Object.fromEntries(commands) };
     return { count: size, seconds, figures, processorSeconds: spent };
@@ -183,28 +186,32 @@ const running = ({ url, child, stop }: Awaited<ReturnType<Bench['start']>>): Run
 });
 
 /** The naive worker, behind the naive ingest. */
-export function naiveWorker(bench: Bench, owner: Owner): Worker {
-  const settings = { MONGODB_URI: bench.mongoUrl, ...owner.stores };
-  return {
-    owner,
-    startAccepting: async () => [await startNaiveIngest(bench, owner)],
-    startWork: async (smtpUrl) => [
-      await startProgram('naive-worker.ts', {
-        ...settings,
-        SMTP_URL: smtpUrl,
-        CONCURRENCY: String(CONCURRENCY),
-      }),
-    ],
-  };
-}
+export const naiveWorker = (bench: Bench, owner: Owner): Worker => ({
+  owner,
+  startAccepting: async () => [await startNaive(bench, 'naive-ingest.ts', owner)],
+  startWork: async (smtpUrl) => [
+    await startNaive(bench, 'naive-worker.ts', owner, {
+      SMTP_URL: smtpUrl,
+      CONCURRENCY: String(CONCURRENCY),
+    }),
+  ],
+});
 
-export async function startNaiveIngest(bench: Bench, { stores }: Owner): Promise<Running> {
+export async function startNaive(
+  bench: Bench,
+  file: 'naive-ingest.ts' | 'naive-worker.ts',
+  { stores }: Owner,
+  settings: Readonly<Record<string, string>> = {},
+): Promise<Running> {
   // The first inserts must not all create the collection.
   const db = bench.client.db(stores.MONGODB_DATABASE);
   await ensureIndexes(db, [...submissionIndexes, ...accountIndexes]);
-  return await startProgram('naive-ingest.ts', {
+  const program = await startProgram(file, {
     MONGODB_URI: bench.mongoUrl,
-    ...stores,
     API_KEY: bench.key,
+    ...stores,
+    ...settings,
   });
+  bench.closeLater(() => program.stop());
+  return program;
 }
