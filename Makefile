@@ -86,8 +86,8 @@ drill: node_modules stores ## Chaos beside Prometheus with the chart's rules: wh
 	@$(NEED) 'Helm,Prometheus'
 	@$(NODE) node test/faults/run.ts --watch --faults "$(FAULTS)" --seed "$(SEED)" $(if $(JSON),--json) $(if $(TABLE),--table)
 
-bench: node_modules stores build ## Compare our ingest with a naive one and a bare Fastify, with that of a commit (FROM=commit), what several processes cost (OF=scale), or how long answers take at fixed rates (OF=latency; JSON=1 BENCH="--rounds 3 --seconds 5")
-	@$(NODE) node test/bench/bench.ts --of $(or $(OF),rivals) $(if $(FROM),--from $(FROM)) $(if $(JSON),--json) $(BENCH)
+bench: node_modules stores build ## Rate and processor time of an accept and an application (OF=accept|drain: one of them), beside a naive service and a bare Fastify, or kept builds of commits (FROM="commit commit"); of several processes (OF=scale); how long answers take at fixed rates (OF=latency; JSON=1 BENCH="--rounds 3 --seconds 5 --backlog 4000")
+	@$(NODE) node test/bench/bench.ts --of $(or $(OF),all) --from "$(FROM)" $(if $(JSON),--json) $(BENCH)
 
 ##@ Build it
 build: node_modules ## Compile to dist/

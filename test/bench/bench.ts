@@ -1,116 +1,108 @@
 /**
  * `make bench`: how fast we accept and how fast we work off, against straightforward
- * implementations. `FROM=commit`: how fast that version accepts and we do. `OF=scale`: what 1, 2 and 4
- * processes of ours cost each part. `OF=latency`: how long answers take at fixed rates.
+ * implementations or, with `FROM="commit commit"`, against kept builds. `OF=accept` and `OF=drain`
+ * are one of both. `OF=scale`: what 1, 2 and 4 processes of ours cost each part. `OF=latency`: how
+ * long answers take at fixed rates.
  *
  * Only ratios and processor times of one run mean anything: the machine's speed varies, and load
  * generator, database and server share it.
  */
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { parseArgs } from 'node:util';
-import { run } from '../../tools/program.ts';
-import { versionAt } from '../upgrade/versions.ts';
-import { drain, type WorkerName } from './drain.ts';
+import { parseArgs, styleText } from 'node:util';
+import { drain, naiveWorker, processors, startNaive, startReady, type Worker } from './drain.ts';
+import { keptBuild } from './kept-build.ts';
 import { compareLatencies } from './latency.ts';
-import { load, startProgram, type Server } from './load.ts';
-import { withBench, type Bench } from './own-world.ts';
+import { checkLoadGenerator, load, startProgram, type Server } from './load.ts';
+import { withBench, type Bench, type Owner } from './own-world.ts';
 import { compare, type Setting } from './rounds.ts';
 
 const { values: flags } = parseArgs({
   options: {
-    of: { type: 'string', default: 'rivals' },
+    of: { type: 'string', default: 'all' },
     from: { type: 'string', default: '' },
     rounds: { type: 'string', default: '3' },
     seconds: { type: 'string', default: '5' },
+    /** Applications for each processor to work off. */
+    backlog: { type: 'string', default: '4000' },
     json: { type: 'boolean', default: false },
   },
 });
+const OF = ['all', 'accept', 'drain', 'scale', 'latency'];
 const COUNTS = [1, 2, 4];
 const CONNECTIONS = [1, 64, 256];
-/** Applications for each processor to work off. */
-const BACKLOG = 4_000;
 const plan = { rounds: Number(flags.rounds), json: flags.json };
+const log = (line: string): void => console.error(styleText('dim', line));
 
 interface Contender {
   readonly name: string;
   readonly servers: readonly Server[];
 }
 
-const serverOf = ({ url, child }: Awaited<ReturnType<Bench['start']>>): Server => ({
-  url,
-  pid: child.pid!,
-});
-
-async function rivals(bench: Bench): Promise<Contender[]> {
-  const ours = serverOf(await bench.start('ingest'));
-  // The first inserts must not all create the collection.
-  await bench.client.db('bench_naive').createCollection('requests');
-  const naive = await startProgram('naive-ingest.ts', {
-    MONGODB_URI: bench.mongoUrl,
-    REDIS_URL: `${bench.redisUrl}/2`,
-    MONGODB_DATABASE: 'bench_naive',
-    API_KEY: bench.key,
-  });
-  const bare = await startProgram('bare-fastify.ts', {});
-  for (const program of [naive, bare]) bench.closeLater(() => program.stop());
-  return Object.entries({ ours, naive, bare }).map(([name, server]) => ({
-    name,
-    servers: [server],
-  }));
+/** The ingest of the working tree and of each kept build, or the naive one beside ours. */
+async function rivals(bench: Bench, builds: readonly Owner[]): Promise<Contender[]> {
+  const contenders: Contender[] = [];
+  for (const build of builds) {
+    await startReady(bench, 'controller', build);
+    contenders.push({ name: build.name, servers: [await startReady(bench, 'ingest', build)] });
+  }
+  if (builds.length > 1) return contenders;
+  const naive = await startNaive(bench, 'naive-ingest.ts', bench.newOwner('naive'));
+  return [...contenders, { name: 'naive', servers: [naive] }];
 }
 
-/** Another version of ours, from its own controller on. */
-async function versions(bench: Bench): Promise<Contender[]> {
-  const folder = await mkdtemp(join(tmpdir(), 'bench-from-'));
-  bench.closeLater(() => rm(folder, { recursive: true }));
-  await versionAt(flags.from, folder);
-  await run('npm', ['run', '-s', 'build'], { cwd: folder });
-  await bench.start('controller', folder);
-  return [
-    { name: flags.from, servers: [serverOf(await bench.start('ingest', folder))] },
-    { name: 'ours', servers: [serverOf(await bench.start('ingest'))] },
-  ];
-}
-
-async function scale(bench: Bench): Promise<Contender[]> {
+async function scale(bench: Bench, ours: Owner): Promise<Contender[]> {
+  await startReady(bench, 'controller', ours);
   const servers: Server[] = [];
-  while (servers.length < Math.max(...COUNTS)) servers.push(serverOf(await bench.start('ingest')));
+  while (servers.length < Math.max(...COUNTS))
+    servers.push(await startReady(bench, 'ingest', ours));
   return COUNTS.map((count) => ({ name: `${count} ingest`, servers: servers.slice(0, count) }));
 }
 
-function drains(bench: Bench): Setting[] {
-  const setting = (name: string, worker: WorkerName, processes: number): Setting => ({
+async function compareAccepts(bench: Bench, contenders: readonly Contender[]): Promise<void> {
+  const bare = await startProgram('bare-fastify.ts', {});
+  bench.closeLater(() => bare.stop());
+  for (const connections of CONNECTIONS) {
+    const wanted = { key: bench.key, connections, seconds: Number(flags.seconds) };
+    const settings = [...contenders, { name: 'bare', servers: [bare] }].map(
+      ({ name, servers }) => ({
+        name: `${name}, ${connections} connections`,
+        // Each connection belongs to one server.
+        run: () => load(servers.slice(0, connections), wanted),
+        bare: name === 'bare',
+      }),
+    );
+    await compare('request', settings, plan);
+  }
+}
+
+async function compareDrains(bench: Bench, builds: readonly Owner[]): Promise<void> {
+  const setting = (name: string, worker: Worker, processes = 1): Setting => ({
     name,
-    run: () => drain(bench, worker, { size: BACKLOG * processes, processes }),
+    run: () => drain(bench, worker, Number(flags.backlog) * processes),
   });
-  return flags.of === 'scale'
-    ? COUNTS.map((count) => setting(`${count} processor`, 'ours', count))
-    : [setting('ours', 'ours', 1), setting('naive', 'naive', 1)];
+  const ofBuilds = builds.map((build) => setting(build.name, processors(bench, build)));
+  const ofCounts = COUNTS.map((count) =>
+    setting(`${count} processor`, processors(bench, builds[0]!, count), count),
+  );
+  const naive = setting('naive', naiveWorker(bench, bench.newOwner('naive')));
+  const withNaive = builds.length > 1 ? ofBuilds : [...ofBuilds, naive];
+  await compare('application', flags.of === 'scale' ? ofCounts : withNaive, plan);
 }
 
 await withBench(async (bench) => {
-  await bench.start('controller');
-  if (flags.of === 'latency') {
-    const pair = (await rivals(bench)).filter(({ name }) => name !== 'bare');
-    const contenders = pair.map(({ name, servers }) => ({ name, server: servers[0]! }));
-    return compareLatencies(contenders, {
-      key: bench.key,
-      seconds: Number(flags.seconds),
-      json: flags.json,
-    });
-  }
-  const contendersOf = flags.from !== '' ? versions : flags.of === 'scale' ? scale : rivals;
-  const contenders = await contendersOf(bench);
-  for (const connections of CONNECTIONS) {
-    const wanted = { key: bench.key, connections, seconds: Number(flags.seconds) };
-    const settings = contenders.map(({ name, servers }) => ({
-      name: `${name}, ${connections} connections`,
-      // Each connection belongs to one server.
-      run: () => load(servers.slice(0, connections), wanted),
-    }));
-    await compare('request', settings, plan);
-  }
-  if (flags.from === '') await compare('application', drains(bench), plan);
+  if (!OF.includes(flags.of)) throw new Error(`OF is one of ${OF.join(', ')}`);
+  if (flags.of !== 'drain') await checkLoadGenerator();
+  const builds = [bench.newOwner('ours')];
+  for (const commit of flags.from.split(/\s+/).filter(Boolean))
+    builds.push(bench.newOwner(commit, await keptBuild(commit, log)));
+  // Before the accepts, whose services go on running.
+  if (['all', 'drain', 'scale'].includes(flags.of)) await compareDrains(bench, builds);
+  if (flags.of === 'drain') return;
+  const contenders = await (flags.of === 'scale'
+    ? scale(bench, builds[0]!)
+    : rivals(bench, builds));
+  if (flags.of !== 'latency') return compareAccepts(bench, contenders);
+  await compareLatencies(
+    contenders.map(({ name, servers }) => ({ name, server: servers[0]! })),
+    { key: bench.key, seconds: Number(flags.seconds), json: flags.json },
+  );
 });

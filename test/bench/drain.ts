@@ -1,79 +1,118 @@
 /**
- * How fast a backlog of accepted applications is worked off, mails included: by our processors, or
- * a naive worker.
+ * How fast a backlog of accepted applications is worked off, mails included: by processors of ours,
+ * or a naive worker. The ingest of the same build accepts the backlog before.
  */
 import { fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
-import { Binary, type Db } from 'mongodb';
+import type { MongoClient } from 'mongodb';
 import { accountIndexes } from '../../internal/account/account.ts';
-import { createLogger } from '../../internal/platform/process/log.ts';
 import { ensureIndexes } from '../../internal/platform/stores/mongo-indexes.ts';
-import { HintSender } from '../../internal/queue/enqueue.ts';
-import { submissionIndexes, type SubmissionRecord } from '../../internal/submission/submission.ts';
-import { newRecord } from '../support/records.ts';
+import { submissionIndexes } from '../../internal/submission/submission.ts';
 import { eventually } from '../support/wait.ts';
-import { startService } from '../../deploy/local/processes.ts';
-import { imageEnvironment } from '../support/image.ts';
-import { processorSeconds, startProcessorTime, startProgram } from './load.ts';
-import type { Bench } from './own-world.ts';
+import { processorSeconds, startProcessorTime, startProgram, type Server } from './load.ts';
+import type { Bench, Owner } from './own-world.ts';
 import type { Sample } from './rounds.ts';
 
-export type WorkerName = 'ours' | 'naive';
-
-/** Records worked on at the same time, and mail connections, of both workers. */
+/** Records worked on at the same time, and mail connections, of every worker. */
 const CONCURRENCY = 64;
 const DEADLINE_MS = 300_000;
-/** Records in one insert, and hints in one command. */
-const AT_ONCE = 500;
+/** Requests sent at the same time, each address few enough for the limiter. */
+const SENDERS = 64;
+const ADDRESSES = 250;
+/** What drivers send by themselves, what a start sends, and what this measurement asks. */
+const NO_WORK = /^(hello|ismaster|ping|endsessions|buildinfo|\w+indexes|serverstatus)$/i;
 
-interface DrainOptions {
-  readonly size: number;
-  readonly processes: number;
+/** Of one name, for each application; fewer come from timers. */
+const SHOWN_COMMANDS = 0.01;
+
+type Running = Server & { stop(): Promise<unknown> };
+
+export interface Worker {
+  readonly owner: Owner;
+  /** On empty stores; what is accepted waits when all of it has stopped, the last one first. */
+  startAccepting(): Promise<readonly Running[]>;
+  startWork(smtpUrl: string): Promise<readonly Running[]>;
 }
 
 /**
- * Puts `size` applications into an empty database and queue, starts the worker, and times it from
- * its first mail to the last.
+ * Lets `size` applications be accepted into an empty database and queue, starts the worker, and
+ * measures until all are completed; the rate is that from its first mail to the last.
  */
 export async function drain(
-  { client, mongoUrl, redisUrl: server }: Bench,
-  worker: WorkerName,
-  options: DrainOptions,
+  { client, key }: Bench,
+  { owner, startAccepting, startWork }: Worker,
+  size: number,
 ): Promise<Sample> {
-  const { size } = options;
-  const [database, redisUrl] = [`bench_drain_${worker}`, `${server}/3`];
-  const db = client.db(database);
+  const db = client.db(owner.stores.MONGODB_DATABASE);
   await db.dropDatabase();
-  const redis = new Redis(redisUrl, { maxRetriesPerRequest: null });
+  const redis = new Redis(owner.stores.REDIS_URL, { maxRetriesPerRequest: null });
   await redis.flushdb();
+  redis.disconnect();
+  const accepting = await startAccepting();
+  await submit(accepting.at(-1)!.url, key, size);
+  for (const one of accepting.toReversed()) await one.stop();
+
   const sink = await startMailSink();
+  const before = await commandsOf(client);
+  const workers = await startWork(sink.url);
   try {
-    const ids = await fill(db, size);
-    await (worker === 'ours' ? sendHints(ids, redisUrl) : addJobs(ids, redis));
-    const started = await start[worker](
-      {
-        MONGODB_URI: mongoUrl,
-        MONGODB_DATABASE: database,
-        REDIS_URL: redisUrl,
-        SMTP_URL: sink.url,
-      },
-      options,
-    );
-    const measure = startProcessorTime(started.pids);
-    await eventually('the last mail', () => sink.count === size, DEADLINE_MS);
-    const seconds = (sink.lastAt - sink.firstAt) / 1_000;
-    const spent = { ...measure(), relay: processorSeconds(sink.pid) };
+    const measure = startProcessorTime(workers.map(({ pid }) => pid));
+    const relayBefore = processorSeconds(sink.pid);
+    await eventually('the last mail', () => sink.count >= size, DEADLINE_MS);
     const completed = (): Promise<number> =>
       db.collection('requests').countDocuments({ state: 'completed' });
     await eventually('all to be completed', async () => (await completed()) === size);
-    await started.stop();
-    return { count: size, seconds, processorSeconds: spent };
+    const seconds = (sink.lastAt - sink.firstAt) / 1_000;
+    const spent = { ...measure(), relay: processorSeconds(sink.pid) - relayBefore };
+    const commands = Object.entries(await commandsOf(client))
+      .map(([name, count]) => [name, (count - (before[name] ?? 0)) / size] as const)
+      .filter(([, each]) => each > SHOWN_COMMANDS);
+    const sum = commands.reduce((all, [, each]) => all + each, 0);
+    const figures = { seconds, commands: sum, ...Object.fromEntries(commands) };
+    return { count: size, seconds, figures, processorSeconds: spent };
   } finally {
+    for (const one of workers) await one.stop();
     await sink.stop();
-    redis.disconnect();
   }
+}
+
+async function submit(url: string, key: string, size: number): Promise<void> {
+  let next = 0;
+  const send = async (): Promise<void> => {
+    for (let index = next++; index < size; index = next++) {
+      const response = await fetch(`${url}/api/v1/capital/ingest`, {
+        method: 'POST',
+        headers: {
+          Authorization: `Bearer ${key}`,
+          'Content-Type': 'application/json',
+          'X-Forwarded-For': `11.0.${Math.floor(index / ADDRESSES)}.1`,
+        },
+        body: JSON.stringify({
+          // A real backlog has many domains, and an unknown one may hold only two places.
+          email: `drain-${index}@bench-${index % 200}.example`,
+          business_name: `Drain Test ${index} Ltd`,
+          ein: String(100_000_000 + index),
+        }),
+      });
+      const answer = await response.text();
+      if (response.status !== 202) throw new Error(`ingest said ${response.status}: ${answer}`);
+    }
+  };
+  await Promise.all(Array.from({ length: SENDERS }, send));
+}
+
+/** How many commands the database has answered, by name. */
+async function commandsOf(client: MongoClient): Promise<Record<string, number>> {
+  const status = await client.db('admin').command({ serverStatus: 1 });
+  const { commands } = status['metrics'] as {
+    readonly commands: Readonly<Record<string, { readonly total?: unknown }>>;
+  };
+  return Object.fromEntries(
+    Object.entries(commands)
+      .filter(([name]) => !NO_WORK.test(name))
+      .map(([name, { total = 0 }]) => [name, Number(total)]),
+  );
 }
 
 /** Takes every mail and counts it, in a process of its own. */
@@ -106,77 +145,73 @@ async function startMailSink() {
   return sink;
 }
 
-async function fill(db: Db, size: number): Promise<string[]> {
-  await ensureIndexes(db, [...submissionIndexes, ...accountIndexes]);
-  const records = Array.from({ length: size }, (_, index) => {
-    const body = JSON.stringify({
-      // A real backlog has many domains, and an unknown one may hold only two places.
-      email: `drain-${index}@bench-${index % 200}.example`,
-      business_name: `Drain Test ${index} Ltd`,
-      ein: String(index).padStart(9, '0'),
-    });
-    // `dueAt` is so far ahead that reconcile takes no part.
-    const dueAt = new Date(Date.now() + DEADLINE_MS);
-    return newRecord({ dueAt, body: new Binary(Buffer.from(body)) }, body);
-  });
-  for (let from = 0; from < size; from += AT_ONCE) {
-    const requests = db.collection<SubmissionRecord>('requests');
-    await requests.insertMany(records.slice(from, from + AT_ONCE));
-  }
-  return records.map((record) => record._id);
-}
-
-async function sendHints(ids: readonly string[], redisUrl: string): Promise<void> {
-  const log = createLogger('bench', 'silent');
-  const sender = new HintSender({ redisUrl, log });
-  await eventually('the sender of hints', () => sender.ready);
-  const hints = ids.map((requestId) => ({ requestId, version: 0 }));
-  for (let from = 0; from < hints.length; from += AT_ONCE)
-    await sender.send(hints.slice(from, from + AT_ONCE));
-  await sender.close();
-}
-
-async function addJobs(ids: readonly string[], connection: Redis): Promise<void> {
-  const queue = new Queue('naive-applications', { connection });
-  const jobs = ids.map((requestId) => ({
-    name: 'application',
-    data: { requestId },
-    opts: { jobId: requestId, removeOnComplete: true },
-  }));
-  await queue.addBulk(jobs);
-  await queue.close();
-}
-
-interface Started {
-  readonly pids: readonly number[];
-  stop(): Promise<unknown>;
-}
-
-const start: Readonly<
-  Record<WorkerName, (stores: Record<string, string>, options: DrainOptions) => Promise<Started>>
-> = {
-  async ours(stores, { processes }) {
-    const environment = {
-      MAIL_FROM: 'accounts@bench.example',
-      LOGIN_URL: 'https://login.bench.example/',
-      LINK_SECRET: 'a-secret-for-the-bench-of-32-characters',
-      PROCESSOR_CONCURRENCY: String(CONCURRENCY),
-      ...imageEnvironment(),
-      ...stores,
-    };
-    const services = await Promise.all(
-      Array.from({ length: processes }, () =>
-        startService('processor', environment, { compiled: true }),
+/** Some processors of one build. */
+export function processors(bench: Bench, owner: Owner, count = 1): Worker {
+  const settings = {
+    MAIL_FROM: 'accounts@bench.example',
+    LOGIN_URL: 'https://login.bench.example/',
+    LINK_SECRET: 'a-secret-for-the-bench-of-32-characters',
+    PROCESSOR_CONCURRENCY: String(CONCURRENCY),
+  };
+  return {
+    owner,
+    startAccepting: async () => [
+      await startReady(bench, 'controller', owner),
+      await startReady(bench, 'ingest', owner),
+    ],
+    startWork: (smtpUrl) =>
+      Promise.all(
+        Array.from({ length: count }, async () =>
+          running(await bench.start('processor', owner, { ...settings, SMTP_URL: smtpUrl })),
+        ),
       ),
-    );
-    return {
-      pids: services.map(({ child }) => child.pid!),
-      stop: () => Promise.all(services.map((service) => service.stop())),
-    };
-  },
-  async naive(stores) {
-    const environment = { ...stores, CONCURRENCY: String(CONCURRENCY) };
-    const program = await startProgram('naive-worker.ts', environment);
-    return { pids: [program.pid], stop: () => program.stop() };
-  },
-};
+  };
+}
+
+/** Starts an ingest or controller and waits until it is ready. */
+export async function startReady(
+  bench: Bench,
+  name: 'controller' | 'ingest',
+  owner: Owner,
+): Promise<Running> {
+  const service = await bench.start(name, owner);
+  await service.ready();
+  return running(service);
+}
+
+const running = ({ url, child, stop }: Awaited<ReturnType<Bench['start']>>): Running => ({
+  url,
+  pid: child.pid!,
+  stop,
+});
+
+/** The naive worker, behind the naive ingest. */
+export const naiveWorker = (bench: Bench, owner: Owner): Worker => ({
+  owner,
+  startAccepting: async () => [await startNaive(bench, 'naive-ingest.ts', owner)],
+  startWork: async (smtpUrl) => [
+    await startNaive(bench, 'naive-worker.ts', owner, {
+      SMTP_URL: smtpUrl,
+      CONCURRENCY: String(CONCURRENCY),
+    }),
+  ],
+});
+
+export async function startNaive(
+  bench: Bench,
+  file: 'naive-ingest.ts' | 'naive-worker.ts',
+  { stores }: Owner,
+  settings: Readonly<Record<string, string>> = {},
+): Promise<Running> {
+  // The first inserts must not all create the collection.
+  const db = bench.client.db(stores.MONGODB_DATABASE);
+  await ensureIndexes(db, [...submissionIndexes, ...accountIndexes]);
+  const program = await startProgram(file, {
+    MONGODB_URI: bench.mongoUrl,
+    API_KEY: bench.key,
+    ...stores,
+    ...settings,
+  });
+  bench.closeLater(() => program.stop());
+  return program;
+}

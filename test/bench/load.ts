@@ -68,7 +68,7 @@ export async function load(
   return {
     count: results.reduce((sum, { requests }) => sum + requests, 0),
     seconds: Math.max(...results.map(({ seconds }) => seconds)),
-    p99Ms: Math.max(...results.map(({ p99Ms }) => p99Ms)),
+    figures: { p99Ms: Math.max(...results.map(({ p99Ms }) => p99Ms)) },
     processorSeconds: measure(),
   };
 }
@@ -93,7 +93,10 @@ export function processorSeconds(pid: number): number {
   return statOf(pid).seconds;
 }
 
-/** The processor seconds of all descendants of this process, summed by the name of their program. */
+/**
+ * The processor seconds of all descendants of this process, with those of their ended children,
+ * summed by the name of their program.
+ */
 function secondsByProgram(): Record<string, number> {
   const all = readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
@@ -108,7 +111,7 @@ function secondsByProgram(): Record<string, number> {
   const sums: Record<string, number> = { wrk: statOf(process.pid).ended };
   const add = (parent: number): void => {
     for (const child of all.filter((one) => one.parent === parent)) {
-      sums[child.program] = (sums[child.program] ?? 0) + child.seconds;
+      sums[child.program] = (sums[child.program] ?? 0) + child.seconds + child.ended;
       add(child.pid);
     }
   };

@@ -5,21 +5,36 @@ import { join } from 'node:path';
 import { styleText } from 'node:util';
 import { MongoClient } from 'mongodb';
 import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
-import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
+import {
+  startService,
+  type ServiceName,
+  type ServiceProcess,
+} from '../../deploy/local/processes.ts';
 import { startMongo, startRedis } from '../../deploy/local/stores.ts';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { defined } from '../../internal/platform/process/defined.ts';
 import { imageEnvironment } from '../support/image.ts';
-import { checkLoadGenerator } from './load.ts';
+
+/** Who works on stores of its own: the working tree, or a kept build in the folder `project`. */
+export interface Owner {
+  readonly name: string;
+  readonly project?: string;
+  readonly stores: Readonly<Record<'MONGODB_DATABASE' | 'REDIS_URL', string>>;
+}
 
 export interface Bench {
   readonly client: MongoClient;
   readonly key: string;
   readonly mongoUrl: string;
-  readonly redisUrl: string;
-  /** Starts a process of ours or of the version in `project`, and waits until it is ready. */
-  start(name: 'controller' | 'ingest', project?: string): Promise<ServiceProcess>;
+  /** With a database and a Redis number that no other owner has. */
+  newOwner(name: string, project?: string): Owner;
+  /** Starts a process of this owner's build; resolves when it serves, which may be before ready. */
+  start(
+    name: ServiceName,
+    owner: Owner,
+    settings?: Readonly<Record<string, string>>,
+  ): Promise<ServiceProcess>;
   closeLater(close: () => Promise<unknown>): void;
 }
 
@@ -32,7 +47,6 @@ const log = (line: string): void => console.error(styleText('dim', line));
 export async function withBench(measure: (bench: Bench) => Promise<void>): Promise<void> {
   const opened: (() => Promise<unknown>)[] = [];
   try {
-    await checkLoadGenerator();
     const [mongo, redis] = await Promise.all([startMongo({ log }), startRedis({ log })]);
     const client = new MongoClient(mongo.url);
     const keyFolder = await mkdtemp(join(tmpdir(), 'bench-keys-'));
@@ -46,28 +60,30 @@ export async function withBench(measure: (bench: Bench) => Promise<void>): Promi
     await writePartnerSecret(keyFolder, { partner: 'bench', keys: [key] });
     const environment = {
       MONGODB_URI: mongo.url,
-      MONGODB_DATABASE: 'bench',
-      REDIS_URL: redis.url,
       PARTNER_KEYS_SOURCE: `directory:${keyFolder}`,
       TRUSTED_PROXIES: '127.0.0.0/8',
+      SHUTDOWN_DELAY_MS: '0',
       ...imageEnvironment(),
     };
+    let owners = 0;
     await measure({
       client,
       key,
       mongoUrl: mongo.url,
-      redisUrl: redis.url,
       closeLater: (close) => void opened.push(close),
-      async start(name, project) {
-        // Another version may have other indexes.
-        const other = { MONGODB_DATABASE: 'bench_other', REDIS_URL: `${redis.url}/1` };
+      newOwner(name, project) {
+        owners += 1;
+        // Other versions may have other indexes.
+        const stores = { MONGODB_DATABASE: `bench_${owners}`, REDIS_URL: `${redis.url}/${owners}` };
+        return { name, stores, ...defined({ project }) };
+      },
+      async start(name, { stores, project }, settings) {
         const service = await startService(
           name,
-          { ...environment, ...(project === undefined ? {} : other) },
+          { ...environment, ...stores, ...settings },
           { compiled: true, ...defined({ project }) },
         );
         opened.push(() => service.stop());
-        await service.ready();
         return service;
       },
     });

@@ -10,8 +10,8 @@ const US_PER_SECOND = 1e6;
 export interface Sample {
   readonly count: number;
   readonly seconds: number;
-  /** 99 of 100 requests took at most this long. */
-  readonly p99Ms?: number;
+  /** By name. `p99Ms`: 99 of 100 requests took at most this long. */
+  readonly figures: Readonly<Record<string, number>>;
   /** By program; `service` is our processes together. */
   readonly processorSeconds: Readonly<Record<string, number>>;
 }
@@ -19,6 +19,8 @@ export interface Sample {
 export interface Setting {
   readonly name: string;
   readonly run: () => Promise<Sample>;
+  /** The service that does the least: what each service costs above it is told, too. */
+  readonly bare?: boolean;
 }
 
 /** Runs every setting once in each round; the first round warms up and does not count. */
@@ -36,51 +38,57 @@ export async function compare(
       console.error(styleText('dim', words));
     }
   }
-  const parts = [
-    ...new Set(
-      all.flatMap(({ samples }) => samples.flatMap((one) => Object.keys(one.processorSeconds))),
-    ),
-  ];
   const first = all[0]!.samples;
+  const bare = all[settings.findIndex((setting) => setting.bare)]?.samples;
   const results = all.map(({ name, samples }) => ({
     name,
     perSecond: median(samples.map(rateOf)),
     // Ratios of one round cancel out a drift of the machine.
     ratio: median(samples.map((sample, index) => rateOf(first[index]!) / rateOf(sample))),
-    ...(first[0]?.p99Ms === undefined
-      ? {}
-      : { p99Ms: median(samples.map(({ p99Ms = Number.NaN }) => p99Ms)) }),
-    processorMicroseconds: Object.fromEntries(
-      parts.map((part) => [part, microseconds(samples, part)]),
+    figures: mediansOf(samples.map(({ figures }) => figures)),
+    processorMicroseconds: mediansOf(
+      samples.map((sample, index) => microsecondsOf(sample, bare?.[index])),
     ),
   }));
   if (json) {
     console.log(JSON.stringify({ unit, results }));
     return;
   }
-  const rows = results.map(({ name, perSecond, ratio, p99Ms, processorMicroseconds }) => [
-    name,
-    `${Math.round(perSecond)}/s`,
-    `${ratio.toFixed(2)} x`,
-    ...(p99Ms === undefined ? [] : [`${p99Ms.toFixed(1)} ms`]),
-    ...Object.values(processorMicroseconds).map((one) => `${one.toFixed(0)} µs`),
+  const figures = namesIn(results.map((result) => result.figures));
+  const parts = namesIn(results.map((result) => result.processorMicroseconds));
+  const rows = results.map((result) => [
+    result.name,
+    `${Math.round(result.perSecond)}/s`,
+    `${result.ratio.toFixed(2)} x`,
+    ...figures.map((figure) => (result.figures[figure] ?? 0).toFixed(2)),
+    ...parts.map((part) => `${(result.processorMicroseconds[part] ?? 0).toFixed(0)} µs`),
   ]);
-  const latency = first[0]?.p99Ms === undefined ? [] : ['p99'];
-  const head = [`processor time of one ${unit}`, 'rate', 'the first is', ...latency, ...parts];
+  const head = [`processor time of one ${unit}`, 'rate', 'the first is', ...figures, ...parts];
   console.log(`\n${table([head, ...rows])}`);
 }
 
 const rateOf = ({ count, seconds }: Sample): number => count / seconds;
 
-function microseconds(samples: readonly Sample[], part: string): number {
-  const sum = (of: (sample: Sample) => number): number =>
-    samples.reduce((all, sample) => all + of(sample), 0);
-  return (
-    (US_PER_SECOND * sum(({ processorSeconds }) => processorSeconds[part] ?? 0)) /
-    sum(({ count }) => count)
-  );
+/** The processor time of one unit, by program. */
+function microsecondsOf(sample: Sample, bare: Sample | undefined): Record<string, number> {
+  const each = ({ processorSeconds, count }: Sample, part: string): number =>
+    (US_PER_SECOND * (processorSeconds[part] ?? 0)) / count;
+  const parts = Object.keys(sample.processorSeconds).map((part) => [part, each(sample, part)]);
+  const above = bare && { 'above bare': each(sample, 'service') - each(bare, 'service') };
+  return { ...above, ...Object.fromEntries(parts) };
 }
 
+type Figures = Readonly<Record<string, number>>;
+
+const namesIn = (all: readonly Figures[]): string[] => [...new Set(all.flatMap(Object.keys))];
+
+const mediansOf = (all: readonly Figures[]): Record<string, number> =>
+  Object.fromEntries(
+    namesIn(all).map((name) => [name, median(all.map((figures) => figures[name] ?? 0))]),
+  );
+
 function median(values: readonly number[]): number {
-  return values.toSorted((one, other) => one - other)[Math.floor(values.length / 2)]!;
+  const sorted = values.toSorted((one, other) => one - other);
+  const middle = (sorted.length - 1) / 2;
+  return (sorted[Math.floor(middle)]! + sorted[Math.ceil(middle)]!) / 2;
 }

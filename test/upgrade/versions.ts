@@ -26,7 +26,7 @@ export const baseVersion = async (parent: string): Promise<Version> => ({
 });
 
 /** Resolves to `folder`, with a commit that shares our packages if its lock file is the same. */
-export async function versionAt(commit: string, folder: string): Promise<string> {
+async function versionAt(commit: string, folder: string): Promise<string> {
   await sourceOf(commit, folder);
   const lock = (place: string): Promise<string> => readFile(join(place, LOCK), 'utf8');
   if ((await lock(folder)) === (await lock(ROOT))) await sharePackages(folder);
