@@ -3,7 +3,7 @@ import type { Collection } from 'mongodb';
 import { joinCalls, type JoinedAnswer } from '../platform/process/batcher.ts';
 import { later } from '../platform/process/clock.ts';
 import { newId } from '../platform/stores/ids.ts';
-import { databaseSpan, takesWrites, updateInOrder } from '../platform/stores/mongo.ts';
+import { databaseSpan, takesWrites, updateEach } from '../platform/stores/mongo.ts';
 import { JOINED_AT_MOST, joinUpdates, type OneUpdate } from '../platform/stores/mongo-joined.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
 import { inSpan } from '../platform/process/tracing.ts';
@@ -84,14 +84,18 @@ export class WorkerMoves {
         return [claim, { ids, q: expired, u }];
       },
     );
-    const n = await updateInOrder(this.#collection, updates);
+    const { n, failed } = await updateEach(this.#collection, updates);
+    const errorOf = new Map(
+      [...failed].flatMap(([update, error]) => update.ids.map((id) => [id, error] as const)),
+    );
     const ids = wanted.map(({ requestId }) => requestId);
     const mine = { _id: { $in: ids }, claimedBy };
     const found = n === 0 ? [] : await this.#collection.find(mine, bounded).toArray();
     const claimed = new Map(found.map((record) => [record._id, record as OpenRecord]));
     return wanted.map(({ requestId, version }) => {
       const record = claimed.get(requestId);
-      if (record?.version !== version + 1) return { answer: undefined };
+      const error = errorOf.get(requestId);
+      if (record?.version !== version + 1) return error ? { error } : { answer: undefined };
       // Two calls may name one record.
       claimed.delete(requestId);
       return { answer: record };

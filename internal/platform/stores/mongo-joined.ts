@@ -8,7 +8,7 @@ import {
   isDuplicateKey,
   requireDurable,
   sendPastLockConflicts,
-  updateOf,
+  updateEach,
   writeTogether,
 } from './mongo.ts';
 import { bounded } from './mongo-read.ts';
@@ -72,17 +72,11 @@ export function joinUpdates<T extends { readonly _id: string }, Update extends O
   };
   return joinCalls(JOINED_AT_MOST, async (wanted: readonly JoinedUpdate<Update>[]) => {
     const groups = Map.groupBy(wanted, (item) => item.alike ?? item);
-    const statements = [...groups.values()]
-      .map((items) => ({
-        items,
-        ids: items.map(({ id }) => id).toSorted(),
-        update: items[0]!.build(),
-      }))
-      .toSorted((one, other) => (one.ids[0]! < other.ids[0]! ? -1 : 1));
-    const { n, failed } = await sendPastLockConflicts(statements, async (some) => {
-      const updates = some.map(({ ids, update: { q, u } }) => updateOf(ids, q, u));
-      return requireDurable(await writeTogether(collection, { updates }));
+    const statements = [...groups.values()].map((items) => {
+      const update = items[0]!.build();
+      return { items, ids: items.map(({ id }) => id), q: update.q, u: update.u, update };
     });
+    const { n, failed } = await updateEach(collection, statements);
     const matched = statements.filter((statement) => !failed.has(statement));
     const ids = matched.flatMap((statement) => statement.ids);
     const after = n === ids.length ? undefined : await read(ids);
