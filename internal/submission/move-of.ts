@@ -38,6 +38,7 @@ const filters: Readonly<Record<Condition, (seen: Unchanged, now: Date) => Record
   account: sameAccount,
   'no account': sameAccount,
   'not erased': () => ({ erasedAt: { $exists: false } }),
+  'not released': () => ({ releasedAt: { $exists: false } }),
   'never claimed': () => ({ version: 0 }),
   'not adopted': () => ({ adopted: { $exists: false } }),
   'no claim': () => noClaim,
@@ -215,6 +216,7 @@ function ofActor(
 const besides: { readonly [E in Event]?: (options: MoveOptions) => Fields } = {
   withdraw: () => ({ httpStatus: 500, idempotencyDigest: undefined }),
   report_bounce: ({ now, reason }) => ({ bouncedAt: now, lastError: reason }),
+  release: ({ now }) => ({ releasedAt: now }),
   // The digest would confirm a guessed address.
   erase: ({ now }) => ({
     erasedAt: now,

@@ -135,7 +135,16 @@ export const firstStates: readonly State[] = ['recorded', 'malformed', 'refused'
 export const eventsOf = {
   ingest: ['withdraw'],
   processor: ['create_account', 'reject', 'complete', 'bounce', 'give_up'],
-  operator: ['retry', 'correct_address', 'resend', 'report_bounce', 'close', 'reopen', 'erase'],
+  operator: [
+    'retry',
+    'correct_address',
+    'resend',
+    'report_bounce',
+    'close',
+    'reopen',
+    'release',
+    'erase',
+  ],
 } as const;
 export type Actor = keyof typeof eventsOf;
 export type ProcessorEvent = (typeof eventsOf)['processor'][number];
@@ -154,6 +163,8 @@ export interface Facts {
   readonly claimed: boolean;
   readonly adopted?: boolean;
   readonly erased: boolean;
+  /** An operator has ordered the release of its account. */
+  readonly released?: boolean;
   /** The claim on the record; by default `none`. */
   readonly claim?: 'held' | 'expired' | 'none';
   /** `dueAt` has passed. */
@@ -165,6 +176,7 @@ export const conditions = {
   account: (facts) => facts.account,
   'no account': (facts) => !facts.account,
   'not erased': (facts) => !facts.erased,
+  'not released': (facts) => facts.released !== true,
   'never claimed': (facts) => !facts.claimed,
   'not adopted': (facts) => facts.adopted !== true,
   'no claim': ({ claim = 'none' }) => claim === 'none',
@@ -193,7 +205,7 @@ function rows(
   return from.map((state) => ({ event, from: state, to: stays ? state : to, when, stays }));
 }
 
-const mailable = ['account', 'not erased'] as const;
+const mailable = ['account', 'not erased', 'not released'] as const;
 const unfinished = ['recorded', 'account_created', 'dead_lettered'] as const;
 
 export const moves: readonly Move[] = [
@@ -216,12 +228,19 @@ export const moves: readonly Move[] = [
   ),
   ...rows('resend', ['completed'], 'account_created', mailable),
   // Most mail servers accept first and bounce later.
-  ...rows('report_bounce', ['completed'], 'undeliverable', mailable),
+  ...rows('report_bounce', ['completed'], 'undeliverable', ['account', 'not erased']),
   // A worker that holds the record may be creating its account.
   ...rows('close', unfinished, 'closed', ['not erased', 'claim free']),
   // Only `reopen` leaves `closed`, for one request at a time.
   ...rows('reopen', ['closed'], 'recorded', ['no account', 'not erased']),
   ...rows('reopen', ['closed'], 'account_created', mailable),
+  // Its account follows: no order to mail it moves the record from now on.
+  ...rows(
+    'release',
+    ['completed', 'rejected', 'undeliverable', 'closed', 'dead_lettered'],
+    'the same',
+    ['account', 'not erased'],
+  ),
   // An erased dead letter cannot be retried, so its alert would never stop.
   ...rows('erase', unfinished, 'rejected'),
   ...rows(
