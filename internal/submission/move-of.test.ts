@@ -31,21 +31,16 @@ const cases = combinations({
   version: [0, 1, 2],
   adopted: both,
   erased: both,
-  released: both,
   claim: ['none', 'held', 'expired'] as const,
   due: both,
-}).map(({ state, version, adopted, erased, released, claim, due }) => ({
-  facts: { claimed: version > 0, adopted, erased, released, claim, due } satisfies Omit<
-    Facts,
-    'account'
-  >,
+}).map(({ state, version, adopted, erased, claim, due }) => ({
+  facts: { claimed: version > 0, adopted, erased, claim, due } satisfies Omit<Facts, 'account'>,
   record: newRecord({
     state,
     version,
     dueAt: due ? NOW : later(NOW, DAY_MS),
     ...(adopted ? { adopted } : {}),
     ...(erased ? { erasedAt: NOW } : {}),
-    ...(released ? { releasedAt: NOW } : {}),
     ...claims[claim],
   }),
 }));

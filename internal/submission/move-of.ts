@@ -38,7 +38,6 @@ const filters: Readonly<Record<Condition, (seen: Unchanged, now: Date) => Record
   account: sameAccount,
   'no account': sameAccount,
   'not erased': () => ({ erasedAt: { $exists: false } }),
-  'not released': () => ({ releasedAt: { $exists: false } }),
   'never claimed': () => ({ version: 0 }),
   'not adopted': () => ({ adopted: { $exists: false } }),
   'no claim': () => noClaim,

@@ -163,8 +163,6 @@ export interface Facts {
   readonly claimed: boolean;
   readonly adopted?: boolean;
   readonly erased: boolean;
-  /** An operator has ordered the release of its account. */
-  readonly released?: boolean;
   /** The claim on the record; by default `none`. */
   readonly claim?: 'held' | 'expired' | 'none';
   /** `dueAt` has passed. */
@@ -176,7 +174,6 @@ export const conditions = {
   account: (facts) => facts.account,
   'no account': (facts) => !facts.account,
   'not erased': (facts) => !facts.erased,
-  'not released': (facts) => facts.released !== true,
   'never claimed': (facts) => !facts.claimed,
   'not adopted': (facts) => facts.adopted !== true,
   'no claim': ({ claim = 'none' }) => claim === 'none',
@@ -205,7 +202,7 @@ function rows(
   return from.map((state) => ({ event, from: state, to: stays ? state : to, when, stays }));
 }
 
-const mailable = ['account', 'not erased', 'not released'] as const;
+const mailable = ['account', 'not erased'] as const;
 const unfinished = ['recorded', 'account_created', 'dead_lettered'] as const;
 
 export const moves: readonly Move[] = [
@@ -228,18 +225,18 @@ export const moves: readonly Move[] = [
   ),
   ...rows('resend', ['completed'], 'account_created', mailable),
   // Most mail servers accept first and bounce later.
-  ...rows('report_bounce', ['completed'], 'undeliverable', ['account', 'not erased']),
+  ...rows('report_bounce', ['completed'], 'undeliverable', mailable),
   // A worker that holds the record may be creating its account.
   ...rows('close', unfinished, 'closed', ['not erased', 'claim free']),
   // Only `reopen` leaves `closed`, for one request at a time.
   ...rows('reopen', ['closed'], 'recorded', ['no account', 'not erased']),
   ...rows('reopen', ['closed'], 'account_created', mailable),
-  // Its account follows: no order to mail it moves the record from now on.
+  // Written before its account: an order to mail that has read the record is too late.
   ...rows(
     'release',
     ['completed', 'rejected', 'undeliverable', 'closed', 'dead_lettered'],
     'the same',
-    ['account', 'not erased'],
+    mailable,
   ),
   // An erased dead letter cannot be retried, so its alert would never stop.
   ...rows('erase', unfinished, 'rejected'),

@@ -25,7 +25,7 @@ export function claimEnd(
 }
 
 export function stateAfter(
-  { state, version, erasedAt, releasedAt }: SubmissionRecord,
+  { state, version, erasedAt }: SubmissionRecord,
   account: Account | undefined,
   event: Event,
 ): State | undefined {
@@ -33,7 +33,6 @@ export function stateAfter(
     account: account !== undefined,
     claimed: version > 0,
     erased: erasedAt !== undefined,
-    released: releasedAt !== undefined,
   });
 }
 

@@ -196,6 +196,7 @@ class Stage {
       address,
       /** Undefined while it runs, and if it failed. */
       given: undefined as Given | undefined,
+      untrue: undefined as string | undefined,
       mailsBefore: world.relay.mails.length,
       /** The numbers of the calls that changed something. */
       writes: [] as number[],
@@ -224,7 +225,14 @@ class Stage {
     if (event === 'correct_address') world.corrected.add(ID);
     if (event === 'reopen') world.reopens.push({ requestId: ID, until: Infinity });
     void commandsOn(world, { db, clock })(ID, event, address).then(
-      (given) => (order.given = given),
+      (given) => {
+        order.given = given;
+        if (
+          given.whyNot?.includes('has the address') &&
+          !stored().some((one) => one['email'] === address)
+        )
+          order.untrue = given.whyNot;
+      },
       () => {},
     );
     return order;
@@ -247,7 +255,8 @@ class Stage {
   }
 
   /** What was told to be mailed is mailed, unless the other order ended it. */
-  judgeTold({ event, given, address, mailsBefore }: Order, other: Order): void {
+  judgeTold({ event, given, untrue, address, mailsBefore }: Order, other: Order): void {
+    if (untrue !== undefined) throw new Violation(`it is untrue that ${untrue}`);
     const { told } = given ?? {};
     const isCorrected = told?.result === 'corrected';
     const isMailed = isCorrected || (told?.to === 'account_created' && told.result === undefined);
