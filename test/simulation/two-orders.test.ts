@@ -28,13 +28,13 @@ test.each(Object.keys(starts) as Meeting['start'][])(
         const pair = [first, second] as const;
         const [ofFirst, ofSecond] = [writes.get(first)!, writes.get(second)!];
         for (const firstMakes of stopsOf(ofFirst)) {
-          const met = await play({ orders: pair, firstMakes, then: 'goes on' });
-          if (met.isOpen) await play({ orders: pair, firstMakes, then: 'goes on later' });
+          const met = await play({ orders: pair, firstMakes, fate: 'goes on' });
+          if (met.isOpen) await play({ orders: pair, firstMakes, fate: 'goes on later' });
           if (!ofFirst.includes(firstMakes + 1)) continue;
           for (const write of ofSecond)
-            await play({ orders: pair, firstMakes, secondMakes: write - 1, then: 'goes on' });
+            await play({ orders: pair, firstMakes, secondMakes: write - 1, fate: 'goes on' });
         }
-        for (const firstMakes of ofFirst) await play({ orders: pair, firstMakes, then: 'dies' });
+        for (const firstMakes of ofFirst) await play({ orders: pair, firstMakes, fate: 'dies' });
       }
     expect(broken).toEqual([]);
     expect(changed).toBeGreaterThan(orders.length);

@@ -93,12 +93,12 @@ export interface Meeting {
   /** The second has made so many when the first goes on; by default, it has ended. */
   readonly secondMakes?: number;
   /** Then the first goes on, goes on after a processor has worked, or never. */
-  readonly then: 'goes on' | 'goes on later' | 'dies';
+  readonly fate: 'goes on' | 'goes on later' | 'dies';
 }
 
 /** Throws a `Violation` if a promise is broken or a command printed what is untrue. */
 export function meet(meeting: Meeting) {
-  const { start, orders: events, firstMakes, secondMakes, then } = meeting;
+  const { start, orders: events, firstMakes, secondMakes, fate } = meeting;
   const stage = new Stage();
   return stage.world.scheduler.rule(async () => {
     await starts[start](stage);
@@ -112,8 +112,8 @@ export function meet(meeting: Meeting) {
       /** A processor had work then. */
       isOpen: isOpen(stage.record.state),
     };
-    if (then === 'goes on later') await stage.work();
-    if (then !== 'dies') first.goOn();
+    if (fate === 'goes on later') await stage.work();
+    if (fate !== 'dies') first.goOn();
     await stage.turn();
     second.goOn();
     await stage.turn();
