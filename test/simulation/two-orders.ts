@@ -88,9 +88,9 @@ export const starts = {
 export interface Meeting {
   readonly start: keyof typeof starts;
   readonly orders: readonly [OrderEvent, OrderEvent];
-  /** The first order has made so many calls when the second begins. */
+  /** The number of calls that the first order has made when the second begins. */
   readonly firstMakes: number;
-  /** The second has made so many when the first goes on; by default, it has ended. */
+  /** The same of the second when the first goes on; by default, the second has ended. */
   readonly secondMakes?: number;
   /** Then the first goes on, goes on after a processor has worked, or never. */
   readonly fate: 'goes on' | 'goes on later' | 'dies';
