@@ -73,6 +73,8 @@ export interface SubmissionRecord {
   readonly lastError?: string;
   readonly traceparent?: string;
   readonly bouncedAt?: Date;
+  /** When an operator ordered the release of its account, which is written next. */
+  readonly releasedAt?: Date;
   readonly erasedAt?: Date;
   /** Open records and dead letters have none. */
   readonly expiresAt?: Date;

@@ -67,6 +67,7 @@ const checkedFields = {
   partnerId: 1,
   expiresAt: 1,
   erasedAt: 1,
+  releasedAt: 1,
   accountId: 1,
   history: { $slice: -1 },
   'reasons.code': 1,
