@@ -3,12 +3,8 @@
  * intervals. It compares states, so missed events do no harm.
  */
 import { isDeepStrictEqual } from 'node:util';
-import {
-  KEYS_MAX,
-  shareRoom,
-  type StoredKey,
-  SupersededError,
-} from '../partner/key-document.ts';
+import { KEYS_MAX, shareRoom, type StoredKey, SupersededError } from '../partner/key-document.ts';
+import { inTurn } from '../partner/kept-findings.ts';
 import { type Problem, type WantedKey, wantedKeys } from '../partner/key-secret.ts';
 import type { KeyStore } from '../partner/key-store.ts';
 import { partnersEnding } from '../partner/key-terms.ts';
@@ -19,7 +15,12 @@ import type { Loop } from '../platform/process/loop.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import { guardKeys, type GuardMemory, type Loss } from './key-guard.ts';
 import type { Leadership } from './leadership.ts';
-import type { SecretList, SecretSource, SecretView } from './secret-source.ts';
+import {
+  secretsOfStored,
+  type SecretList,
+  type SecretSource,
+  type SecretView,
+} from './secret-source.ts';
 
 /** Changes that come together share a round. */
 const ROUND_GAP_MS = 200;
@@ -45,7 +46,9 @@ export async function reconcileKeys(
   const [document, revoked] = await Promise.all([store.documents.read(), store.revoked()]);
   if (document?.holder !== holder) throw new SupersededError();
   const stored = new Map(document.keys.map((key) => [key.hash, key]));
-  const { keys: wanted, problems } = wantedKeys(list.secrets, {
+  const { isUnread = () => false } = list;
+  const unread = secretsOfStored(document.keys, isUnread);
+  const { keys: wanted, problems } = wantedKeys([...list.secrets, ...unread], {
     allowPublished,
     heldBy: (hash) => stored.get(hash)?.source,
   });
@@ -71,12 +74,14 @@ export async function reconcileKeys(
   metrics.keysWanted.set(wanted.size);
   const counting = [...wanted.values()].filter(({ hash }) => !revoked.has(hash));
   metrics.partnersEnding.set(partnersEnding(counting, now).length);
-  const ofRevoked = [...wanted.values()].flatMap(({ hash, source }): Problem[] => {
+  const ofRevoked = [...wanted.values()].flatMap(({ hash, source, partnerId }): Problem[] => {
     const message =
       'a key of this Secret was revoked by an operator and does not count: remove it from the Secret';
-    return revoked.has(hash) ? [{ source, code: 'key_revoked', message }] : [];
+    return revoked.has(hash) ? [{ source, partnerId, code: 'key_revoked', message }] : [];
   });
-  return [...list.problems, ...problems, ...ofRevoked, ...ofPlan];
+  // The list has the problem of what it could not read.
+  const readable = problems.filter(({ source }) => !isUnread(source));
+  return [...list.problems, ...readable, ...ofRevoked, ...ofPlan];
 }
 
 interface KeyKeeperTools extends ReconcileTools {
@@ -121,8 +126,9 @@ export class KeyKeeper {
       const list = await this.#view.list();
       const problems = await reconcileKeys(list, this.#tools);
       if (list.complete) this.#isSynced = true;
-      this.#report(problems);
-      await this.#tools.store.problems.keep(problems, list.secrets);
+      const told = inTurn(problems);
+      this.#report(problems, told);
+      await this.#tools.store.problems.keep(told);
     } catch (error) {
       if (!(error instanceof SupersededError)) throw error;
       leadership.resign();
@@ -130,21 +136,21 @@ export class KeyKeeper {
     await pause(ROUND_GAP_MS, term);
   }
 
-  #report(problems: readonly Problem[]): void {
+  #report(problems: readonly Problem[], told: readonly Problem[]): void {
     const { log, metrics } = this.#tools;
     metrics.secretProblems.reset();
     for (const { code } of problems) metrics.secretProblems.inc({ problem: code });
-    this.#warnings = problems
+    this.#warnings = told
       .filter(({ code }) => code === 'keys_would_end')
       .map(({ message }) => message);
-    const byText = new Map(problems.map((problem) => [JSON.stringify(problem), problem]));
+    const byText = new Map(told.map((problem) => [JSON.stringify(problem), problem]));
     for (const [text, { source, code: problem, message: hint }] of byText) {
       const { namespace, name: secret } = source;
       if (!this.#logged.has(text))
         log.warn({ namespace, secret, problem, hint }, 'a partner Secret needs correction');
     }
     this.#logged = new Set(byText.keys());
-    this.#tools.report(problems);
+    this.#tools.report(told);
   }
 
   /** Clears counts, which say nothing once another process leads. */
@@ -229,9 +235,9 @@ function wouldEnd({ held: [first, ...others], before }: Loss): readonly Problem[
   return [{ source: first.source, code: 'keys_would_end', message }];
 }
 
-function tooMany({ source }: StoredKey): Problem {
+function tooMany({ source, partnerId }: StoredKey): Problem {
   const message = `there is room for ${KEYS_MAX} keys, and this partner has more than its share: a key of this Secret does not count; remove old keys`;
-  return { source, code: 'too_many_keys', message };
+  return { source, partnerId, code: 'too_many_keys', message };
 }
 
 function nearlyFull(asked: number): Problem {

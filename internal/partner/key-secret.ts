@@ -79,6 +79,8 @@ type ProblemCode = (typeof problemCodes)[number];
 /** `message` never quotes a key. */
 export interface Problem {
   readonly source: KeySource;
+  /** As the Secret's label says; absent if the problem is not one partner's. */
+  readonly partnerId?: string;
   readonly code: ProblemCode;
   readonly message: string;
 }
@@ -142,7 +144,8 @@ function sameKey({ entry, key: { source, partnerId } }: KeyEntry, owner: WantedK
     owner.partnerId === partnerId
       ? (['same_key_two_secrets', `the Secret ${owner.source.name}`] as const)
       : (['same_key_two_partners', 'another partner'] as const);
-  return { source, code, message: `${entry} is already a key of ${whose} and was ignored here` };
+  const message = `${entry} is already a key of ${whose} and was ignored here`;
+  return { source, partnerId, code, message };
 }
 
 /** What all Secrets of one owner say together. */
@@ -173,7 +176,8 @@ function claimsOf(
   const { partnerId, status = 'active', data } = secret;
   const source = sourceOf(secret);
   const isStored = (hash: string): boolean => heldBy(hash) !== undefined;
-  const report: ReportProblem = (code, message) => void problems.push({ source, code, message });
+  const report: ReportProblem = (code, message) =>
+    void problems.push({ source, partnerId, code, message });
   const isUsable = checkSecret(secret, report);
   const owner = owners.get(ownerOf(secret));
   const inactiveBy =
