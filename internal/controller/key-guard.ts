@@ -40,11 +40,12 @@ export function guardKeys(round: GuardedRound): {
   readonly losses: readonly Loss[];
   readonly memory: GuardMemory;
 } {
-  const { now, stored, next, gone } = round;
+  const { stored, next, gone } = round;
+  const now = timeOf(round);
   const owners = new Set([...next.values()].map(ownerOf));
   const counts = countsOf(stored);
   const heirs = heirsOf(round, owners);
-  const { ended, arrived } = remembered(round, heirs);
+  const { ended, arrived } = remembered(round.memory, now, heirs);
   const renamed = new Set(heirs.values());
   const isNew = (owner: string): boolean =>
     !counts.has(owner) && !ended.has(owner) && !renamed.has(owner);
@@ -97,9 +98,16 @@ function heirsOf(
   return new Map(moved);
 }
 
+/** Never before what was remembered, by up to a day: another leader's clock may be right. */
+function timeOf({ now, memory: { ended, arrived } }: GuardedRound): Date {
+  const latest = [...ended, ...arrived].reduce((ms, { at }) => Math.max(ms, at.getTime()), 0);
+  return new Date(Math.max(now.getTime(), Math.min(latest, now.getTime() + DAY_MS)));
+}
+
 /** Rows by owner, under its name of today. */
 function remembered(
-  { now, memory }: GuardedRound,
+  memory: GuardMemory,
+  now: Date,
   heirs: ReadonlyMap<string, string>,
 ): { readonly ended: Map<string, EndedKeys>; readonly arrived: Map<string, OwnerAt> } {
   const recent = <Row extends OwnerAt>(rows: readonly Row[]): Row[] =>
@@ -108,8 +116,7 @@ function remembered(
       .map((row) => ({
         ...row,
         owner: heirs.get(row.owner) ?? row.owner,
-        // A time ahead comes from another clock, which may be the right one.
-        at: new Date(Math.min(row.at.getTime(), now.getTime() + DAY_MS)),
+        at: row.at > now ? now : row.at,
       }));
   return {
     ended: new Map(recent(memory.ended).map((row) => [row.owner, row])),

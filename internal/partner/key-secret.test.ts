@@ -203,8 +203,8 @@ test('an annotation allows keys of another form, and an entry that is no key say
 });
 
 describe('a text that begins pik_ and that "keys new" did not make', () => {
-  const made = newApiKey();
-  const mistyped = made.slice(0, -1) + (made.endsWith('0') ? '1' : '0');
+  const own = newApiKey();
+  const mistyped = own.slice(0, -1) + (own.endsWith('0') ? '1' : '0');
   const older = 'pik_9f2c41d07ab84e5590bb';
   const heldBy = () => ({ namespace: 'partner-keys', name: 'any', uid: 'any' });
   const judged = (
@@ -242,7 +242,7 @@ describe('a text that begins pik_ and that "keys new" did not make', () => {
     'pik_change-me-change-me-change-me-change-me',
     `pik_${'a'.repeat(46)}`,
     `pik_test_${'0'.repeat(46)}`,
-    `${made.slice(0, 30)} ${made.slice(30)}`,
+    `${own.slice(0, 30)} ${own.slice(30)}`,
   ])('%s: is never one', (text) => {
     for (const isStored of [false, true]) expect(judged(text, {}, isStored)[0]).toBe(false);
   });

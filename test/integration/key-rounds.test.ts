@@ -8,6 +8,7 @@ import type { SecretList } from '../../internal/controller/secret-source.ts';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
 import { PARTNER_KEYS, SupersededError } from '../../internal/partner/key-document.ts';
 import type { PartnerSecret, Problem } from '../../internal/partner/key-secret.ts';
+import { inTurn } from '../../internal/partner/kept-findings.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { readTerms } from '../../internal/partner/key-terms.ts';
 import { DAY_MS, later, systemClock } from '../../internal/platform/process/clock.ts';
@@ -195,7 +196,10 @@ describe('a loss of many Secrets', () => {
 
 describe('25 of 40 partners lose their keys', () => {
   /** What happens to the 15 others, or to all, in the ten minutes before. */
-  type Before = (stay: readonly PartnerSecret[], go: readonly PartnerSecret[]) => Promise<PartnerSecret[]>;
+  type Before = (
+    stay: readonly PartnerSecret[],
+    go: readonly PartnerSecret[],
+  ) => Promise<PartnerSecret[]>;
   const [many40, STAY] = [many(40), 15];
   const rotated: Before = async (stay, go) => {
     const fresh = stay.map(withKey);
@@ -294,7 +298,7 @@ describe('25 of 40 partners lose their keys', () => {
       const ids = (await storedKeys(stores.db)).map(({ partnerId }) => partnerId);
       const gone = new Set(ids.filter((id) => /p(1[5-9]|[23]\d)$/.test(id)));
       expect(gone.size).toBe(25);
-      for (let at = 1; oneByOne && at < go.length; at += 1) {
+      for (let at = 1; at < (oneByOne ? go.length : 0); at += 1) {
         nowMs += 400;
         const waiting = go.slice(at).filter(({ partnerId }) => gone.has(partnerId));
         await round([...left, ...waiting]);
@@ -393,6 +397,33 @@ test('a partner whose last key ends soon is counted beside a revoked one without
   expect(await counted()).toBe(0);
   await store.revoke(hashApiKey(leaked));
   expect(await counted()).toBe(1);
+});
+
+test('one Secret with 600 bad entries and one partner with 600 bad Secrets hide nothing of others', async () => {
+  const all = many(20);
+  await round(all);
+  nowMs += 11 * MINUTE_MS;
+  const bad = (at: number): string => `no key ${at}`;
+  const entries = secret('a', { keys: Array.from({ length: 600 }, (_none, at) => bad(at)) });
+  const secrets = Array.from({ length: 600 }, (_none, at) =>
+    secret('b', { name: `b-${at}`, uid: `b-${at}`, keys: [bad(at)] }),
+  );
+  await round([entries, ...secrets, secret('late', { keys: [bad(0)] })]);
+  await store.problems.keep(inTurn(problems));
+  const kept = await store.problems.list();
+  expect(kept).toHaveLength(500);
+  expect(kept.slice(0, 4)).toMatchObject([
+    { code: 'keys_would_end' },
+    { partnerId: 'b', secret: 'read/b-0' },
+    { partnerId: 'a', message: expect.stringMatching(/; 599 more like it$/) },
+    { partnerId: 'late' },
+  ]);
+  // One entry less is the same problem.
+  nowMs += MINUTE_MS;
+  await round([{ ...entries, data: { only: entries.data['key-7']! } }]);
+  await store.problems.keep(inTurn(problems));
+  const [, after] = await store.problems.list();
+  expect(after).toMatchObject({ partnerId: 'a', since: kept[2]!.since });
 });
 
 test('the last use of a key is listed until the key ends', async () => {
