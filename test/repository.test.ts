@@ -4,6 +4,7 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from '../tools/root.ts';
 import { lockFaults } from '../tools/lock.ts';
+import { apiKeyProblem, hashApiKey, isPublishedKey } from '../internal/partner/api-key.ts';
 
 const NOT_OURS = /(^|\/)(node_modules|dist|coverage|\.git|\.run)(\/|$)/;
 const NO_TEXT = /\.(png|jpg|ico)$/;
@@ -33,6 +34,16 @@ test('no file names a path or host outside the repository', () => {
     .filter(({ path }) => !MAY_NAME_OTHERS.includes(path))
     .flatMap(({ path, text }) => [...text.matchAll(OUTSIDE)].map(([words]) => `${path}: ${words}`));
   expect(named).toEqual([]);
+});
+
+test('no text that begins pik_ is a key, but the two published ones', () => {
+  const isTest = /(^test\/)|\.test\.ts$/;
+  const texts = files
+    .filter(({ path }) => !isTest.test(path))
+    .flatMap(({ text }) => text.match(/pik_[\w.~+/=-]*/g) ?? []);
+  const accepted = texts.filter((text) => apiKeyProblem(text, { older: true }) === undefined);
+  expect(new Set(accepted).size).toBe(2);
+  expect(accepted.filter((text) => !isPublishedKey(hashApiKey(text)))).toEqual([]);
 });
 
 /** Banned words with their replacements. */

@@ -28,10 +28,16 @@ export interface StoredKey extends WantedKey {
   readonly updatedAt: Date;
 }
 
-/** No Secret holds the key any more; `owner` is an `ownerName`. */
-export interface EndedKey {
+export interface OwnerAt {
+  /** An `ownerName`. */
   readonly owner: string;
   readonly at: Date;
+}
+
+/** Keys that no Secret holds any more; `at` is when the last one ended. */
+export interface EndedKeys extends OwnerAt {
+  /** How many keys the owner had; absent in a row of an earlier version. */
+  readonly keys?: number;
 }
 
 export interface KeyDocument {
@@ -48,8 +54,9 @@ export interface KeyDocument {
    */
   readonly syncedAt?: Date;
   readonly keys: readonly StoredKey[];
-  /** Keys that ended in the last minutes; a new leader counts them too. */
-  readonly ended?: readonly EndedKey[];
+  /** Owners whose keys ended, or who came, in the last minutes; a new leader counts them too. */
+  readonly ended?: readonly EndedKeys[];
+  readonly arrived?: readonly OwnerAt[];
 }
 
 /** The collection's documents have several shapes, each by its `_id`. */
@@ -123,7 +130,11 @@ export class KeyDocuments {
   async replace(
     version: number,
     keys: readonly StoredKey[],
-    { synced, ended }: { readonly synced: boolean; readonly ended: readonly EndedKey[] },
+    {
+      synced,
+      ended,
+      arrived,
+    }: { readonly synced: boolean } & Required<Pick<KeyDocument, 'ended' | 'arrived'>>,
   ): Promise<void> {
     const now = this.#clock.now();
     // After a restore, ingest may already know `version + 1`, and this clock may be behind.
@@ -136,6 +147,7 @@ export class KeyDocuments {
           version: next,
           keys,
           ended,
+          arrived,
           ...(synced ? { syncedAt: now } : {}),
         },
       },
