@@ -15,6 +15,7 @@ import type { KeyStore } from '../partner/key-store.ts';
 import { isTestOwner, ownerName, partnersEnding } from '../partner/key-terms.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { pause } from '../platform/process/deadline.ts';
+import { defined } from '../platform/process/defined.ts';
 import type { Logger } from '../platform/process/log.ts';
 import type { Loop } from '../platform/process/loop.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
@@ -31,6 +32,8 @@ export interface ReconcileTools {
   readonly clock: Clock;
   readonly log: Logger;
   readonly allowPublished: boolean;
+  /** The hash of the test key that the probe uses. */
+  readonly probeHash?: string;
   readonly metrics: ControllerMetrics;
 }
 
@@ -40,13 +43,14 @@ export interface ReconcileTools {
  */
 export async function reconcileKeys(
   list: SecretList,
-  { store, holder, allowPublished, clock, log, metrics }: ReconcileTools,
+  { store, holder, allowPublished, probeHash, clock, log, metrics }: ReconcileTools,
 ): Promise<readonly Problem[]> {
   const [document, revoked] = await Promise.all([store.documents.read(), store.revoked()]);
   if (document?.holder !== holder) throw new SupersededError();
   const stored = new Map(document.keys.map((key) => [key.hash, key]));
   const { keys: wanted, problems } = wantedKeys(list.secrets, {
     allowPublished,
+    ...defined({ probeHash }),
     heldBy: (hash) => stored.get(hash)?.source,
   });
   const now = clock.now();

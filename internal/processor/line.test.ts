@@ -23,6 +23,10 @@ function scene(slots = 1) {
         release: () => void (free = true),
       };
     },
+    chooseTest: () => undefined,
+    beginTest: () => {
+      throw new Error('no e-mail of a test may begin');
+    },
     onChange: () => {},
     slow: 0,
   };

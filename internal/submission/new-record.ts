@@ -1,6 +1,7 @@
 /** Builds the record of a request, whether it is accepted, malformed or refused. */
 import { hash } from 'node:crypto';
 import { Binary } from 'mongodb';
+import type { Probe } from '../application/sandbox-endings.ts';
 import { ownerName } from '../partner/key-terms.ts';
 import { DAY_MS } from '../platform/process/clock.ts';
 import { idempotencyDigest } from './idempotency.ts';
@@ -27,13 +28,22 @@ interface Result {
   readonly idempotencyKey?: string | undefined;
   /** When reconcile first looks at an accepted request. */
   readonly dueInMs?: number | undefined;
+  readonly probe?: Probe | undefined;
   /** How long any other request is kept. */
   readonly keptDays?: number;
 }
 
 export function newRecord(received: Received, result: Result): SubmissionRecord {
   const { requestId, receivedAt, remoteIp, partnerId, test, traceparent } = received;
-  const { state, httpStatus, body, idempotencyKey, dueInMs = FIRST_DUE_MS, keptDays } = result;
+  const {
+    state,
+    httpStatus,
+    body,
+    idempotencyKey,
+    dueInMs = FIRST_DUE_MS,
+    keptDays,
+    probe,
+  } = result;
   const record: { -readonly [Name in keyof SubmissionRecord]: SubmissionRecord[Name] } = {
     _id: requestId,
     receivedAt,
@@ -51,6 +61,7 @@ export function newRecord(received: Received, result: Result): SubmissionRecord 
   const contentType = received.contentType?.slice(0, KEPT_HEADER_CHARACTERS);
   if (partnerId !== undefined) record.partnerId = partnerId;
   if (test !== undefined) record.test = test;
+  if (probe !== undefined) record.probe = probe;
   if (userAgent !== undefined) record.userAgent = userAgent;
   if (contentType !== undefined) record.contentType = contentType;
   if (traceparent !== undefined) record.traceparent = traceparent;
