@@ -41,16 +41,17 @@ export function standingProbe({ target, clock, metrics, mails }: StandingProbeTo
 
   async function mailOf(
     interval: number,
-    { read }: NonNullable<typeof mails>,
+    records: NonNullable<typeof mails>,
     term: AbortSignal,
   ): Promise<NonNullable<typeof mailed>> {
     let id = await submitTest(target, mailProbeOf(interval), term);
     // It says nothing of the relay; the next round sends another.
-    if ((await read(id))?.probe !== 'mail') throw new Error(`the step mail fails: ${UNKNOWN_KEY}`);
+    if ((await records.read(id))?.probe !== 'mail')
+      throw new Error(`the step mail fails: ${UNKNOWN_KEY}`);
     try {
       if (!(await mailTaken(target, id, MAIL_WITHIN_MS, term))) {
         // Another leader sent the e-mail of this interval.
-        const { reasons = [] } = (await read(id)) ?? {};
+        const { reasons = [] } = (await records.read(id)) ?? {};
         id = reasons.find(({ duplicateOf }) => duplicateOf !== undefined)?.duplicateOf ?? id;
         await testCompleted(target, id, MAIL_WITHIN_MS, term);
       }
@@ -59,7 +60,7 @@ export function standingProbe({ target, clock, metrics, mails }: StandingProbeTo
     } catch (error) {
       term.throwIfAborted();
       metrics.probeMailSuccess.set(0);
-      const said = (await read(id).catch(() => undefined))?.lastError;
+      const said = (await records.read(id).catch(() => undefined))?.lastError;
       const fault = [(error as Error).message, said].filter((words) => words !== undefined);
       return { interval, fault: fault.join(': ') };
     }

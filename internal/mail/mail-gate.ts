@@ -121,6 +121,8 @@ export class MailGate {
     if (this.#closed || this.paused !== undefined) return undefined;
     if (this.#testHolds || this.#held >= places) return undefined;
     if (this.#slowTests.size >= SLOW_TESTS) return undefined;
+    // The next moment is that of a live e-mail.
+    if (pace !== undefined && this.#waiting > 0) return undefined;
     for (const partnerId of partnersInTurn) {
       if (this.#slowTests.has(partnerId)) continue;
       if (pace === undefined || this.#hasMoment) return partnerId;

@@ -94,8 +94,8 @@ function proberOf(
   const metrics = createControllerMetrics(registry);
   const target = { baseUrl, key, setting: 'PROBE_URL' };
   const submissions = new SupportQueries(world.stores.db);
-  const read = (id: string) => submissions.byId(id);
-  const options = { target, clock, metrics, ...(mails && { mails: { read } }) };
+  const records = { read: (id: string) => submissions.byId(id) };
+  const options = { target, clock, metrics, ...(mails && { mails: records }) };
   const probe = standingProbe(options);
   probe.forget();
   const round = async () => {
@@ -280,6 +280,7 @@ test('helm test that is not in time says how the request stands, and what an ope
 
 test('an e-mail that cannot go out now goes out never, and is told', async () => {
   await testAccounts.deleteMany({});
+  world.mail.clear();
   const url = `${ingest.url}/api/v1`;
   const mails = true;
   const without = await world.start('processor', { PROBE_MAIL_TO: '' });
