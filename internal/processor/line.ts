@@ -32,6 +32,8 @@ export const RECONCILE_EVERY_MS = 2_500;
 const LINE_MOST = 10_000;
 /** In one process, so that they take little of the database from live work. */
 const TESTS_AT_ONCE = 4;
+/** Of a partner's tests; beyond it the e-mail of a test is not sent. */
+export const TEST_MAILS_WAITING = 100;
 /** With fewer of a step in memory, what is due is read at once. */
 const LINE_LOW = 100;
 
@@ -93,7 +95,7 @@ export class Line {
     testMail: new Turns(byDueAt),
   };
   /** The work that waits on each record. */
-  readonly #known = new Map<string, Work>();
+  readonly #known = new Map<string, { readonly work: Work; readonly lane: Lane }>();
   /** Until it ends, each record that is in work. */
   readonly #inHand: Readonly<Record<Lane, Map<string, Promise<void>>>> = {
     account: new Map(),
@@ -148,7 +150,8 @@ export class Line {
     signal.addEventListener('abort', () => late.resolve(), { once: true });
     const ended = Promise.all(lanes.flatMap((lane) => [...this.#inHand[lane].values()]));
     if (!signal.aborted) await Promise.race([ended, late.promise]);
-    return [...this.#known.values()].filter(({ step }) => step === 'account');
+    const left = [...this.#known.values()].map(({ work }) => work);
+    return left.filter(({ step }) => step === 'account');
   }
 
   #become(mode: LineMode): void {
@@ -161,11 +164,12 @@ export class Line {
     const { requestId, partnerId, version } = work;
     if (lanes.some((lane) => this.#inHand[lane].has(requestId))) return;
     const known = this.#known.get(requestId);
-    if (known !== undefined && known.version >= version) return;
-    if (known !== undefined) this.#waiting[this.#laneOf(known)].remove(known.partnerId, known);
-    const turns = this.#waiting[this.#laneOf(work)];
+    if (known !== undefined && known.work.version >= version) return;
+    if (known !== undefined) this.#waiting[known.lane].remove(known.work.partnerId, known.work);
+    const lane = this.#laneOf(work);
+    const turns = this.#waiting[lane];
     turns.put(partnerId, work);
-    this.#known.set(requestId, work);
+    this.#known.set(requestId, { work, lane });
     const over = turns.count > LINE_MOST ? turns.giveWay() : undefined;
     if (over !== undefined) this.#known.delete(over.requestId);
   }
@@ -227,10 +231,12 @@ export class Line {
   }
 
   /** The probe's e-mail waits behind no test. */
-  #laneOf({ test, step, probe }: Work): Lane {
-    if (!test || (probe === 'mail' && step === 'mail')) return step;
-    const asksRelay = this.#options.testsMail === true && probe === undefined && step === 'mail';
-    return asksRelay ? 'testMail' : 'test';
+  #laneOf({ test, step, probe, partnerId }: Work): Lane {
+    if (!test) return step;
+    if (step === 'account' || probe === 'outcome') return 'test';
+    if (probe === 'mail') return 'mail';
+    const hasRoom = this.#waiting.testMail.countOf(partnerId) < TEST_MAILS_WAITING;
+    return this.#options.testsMail === true && hasRoom ? 'testMail' : 'test';
   }
 
   *#partners(lane: Lane): Iterable<string> {

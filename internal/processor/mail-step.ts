@@ -163,7 +163,7 @@ async function sendMail(
   }
   const startedMs = tools.clock.monotonicMs();
   const { undeliverable = false } = (record.test && endingOf(account.ein)) || {};
-  const mailer = record.probe === undefined ? tools.mailer : mailerOfProbe(probe, tools);
+  const mailer = mailerOf(attempt, tools);
   const handOver = undeliverable
     ? REFUSED
     : await mailer.handOver(message, account.email, claim.signal, () => claim.mayGoOn);
@@ -195,9 +195,12 @@ async function sendMail(
 const probeInterval = ({ probe }: OpenRecord, account: Account): number | undefined =>
   probe === 'mail' ? intervalOfMailProbe(account) : undefined;
 
-/** Only a mail probe has somebody to mail. */
-const mailerOfProbe = (interval: number | undefined, { probeMailer }: AttemptTools) =>
-  (interval === undefined ? undefined : probeMailer) ?? UNSENT;
+/** The relay is not asked for a test without a place. */
+function mailerOf({ record, place }: Attempt, { mailer, probeMailer }: AttemptTools) {
+  if (record.test !== true) return mailer;
+  const named = record.probe === 'mail' ? probeMailer : mailer;
+  return (place === undefined ? undefined : named) ?? UNSENT;
+}
 
 /** Late ones would all go out together. */
 function whyUnasked(interval: number, { probeMailer, clock }: AttemptTools) {
