@@ -61,7 +61,7 @@ export const endingOf = (ein: unknown): TestEnding | undefined => testEndings.ge
  *   so a second one in it is rejected as a duplicate. The e-mail is tried once, at latest in the
  *   next interval.
  */
-export type Probe = 'outcome' | 'mail';
+export type ProbeKind = 'outcome' | 'mail';
 
 interface Named {
   readonly email?: unknown;
@@ -91,7 +91,7 @@ export function intervalOfMailProbe({ email, ein }: Named): number | undefined {
 }
 
 /** What a submission with the controller's key is; undefined if it is any other test. */
-export function probeOf(fields: Named): Probe | undefined {
+export function probeOf(fields: Named): ProbeKind | undefined {
   if (intervalOfMailProbe(fields) !== undefined) return 'mail';
   const { email, ein } = fields;
   const isOutcome = ein === COMPLETES && /^probe\+\d+@example\.com$/.test(String(email));

@@ -45,7 +45,7 @@ interface PaceOptions {
   readonly clock: Pick<Clock, 'monotonicMs'>;
 }
 
-interface Asked {
+interface Asking {
   readonly onlyNow: boolean;
 }
 
@@ -78,7 +78,7 @@ export class MailPace {
     return this.#ask({ onlyNow: true });
   }
 
-  async #ask(how: Asked): Promise<number> {
+  async #ask(how: Asking): Promise<number> {
     const { redis, clock } = this.#options;
     if (clock.monotonicMs() >= this.#aloneUntilMs) {
       const asked = (redis as ReservingRedis).partnerIngestReserveMail(
@@ -93,7 +93,7 @@ export class MailPace {
     return this.#reserveAlone(how);
   }
 
-  #reserveAlone({ onlyNow }: Asked): number {
+  #reserveAlone({ onlyNow }: Asking): number {
     const { clock, processes } = this.#options;
     const nowMs = clock.monotonicMs();
     if (nowMs >= this.#aloneUntilMs) this.#aloneUntilMs = nowMs + PACE_ALONE_MS;

@@ -1,7 +1,7 @@
 /** Builds the record of a request, whether it is accepted, malformed or refused. */
 import { hash } from 'node:crypto';
 import { Binary } from 'mongodb';
-import type { Probe } from '../application/sandbox-endings.ts';
+import type { ProbeKind } from '../application/sandbox-endings.ts';
 import { ownerName } from '../partner/key-terms.ts';
 import { DAY_MS } from '../platform/process/clock.ts';
 import { idempotencyDigest } from './idempotency.ts';
@@ -28,7 +28,7 @@ interface Result {
   readonly idempotencyKey?: string | undefined;
   /** When reconcile first looks at an accepted request. */
   readonly dueInMs?: number | undefined;
-  readonly probe?: Probe | undefined;
+  readonly probe?: ProbeKind | undefined;
   /** How long any other request is kept. */
   readonly keptDays?: number;
 }

@@ -2,7 +2,7 @@
 import type { Binary, Db } from 'mongodb';
 import type { Applicant } from '../application/fields.ts';
 import type { StoredReason } from '../application/reasons.ts';
-import { lateBounce, type Probe } from '../application/sandbox-endings.ts';
+import { lateBounce, type ProbeKind } from '../application/sandbox-endings.ts';
 import { TESTS_KEPT_SECONDS } from '../partner/key-terms.ts';
 import type { IndexDefinition } from '../platform/stores/mongo-indexes.ts';
 import { RATE_LIMITED } from './over-limit.ts';
@@ -31,7 +31,7 @@ export interface SubmissionRecord {
   /** It came with a test key: nothing about it is real, and it is kept for a week. */
   readonly test?: true;
   /** It is the controller's probe. The e-mail of one `mail` goes to `PROBE_MAIL_TO`. */
-  readonly probe?: Probe;
+  readonly probe?: ProbeKind;
   readonly remoteIp: string;
   readonly userAgent?: string;
   readonly contentType?: string;
