@@ -7,6 +7,7 @@ import { KeyKeeper } from '../../internal/controller/reconcile-partner-keys.ts';
 import { selfAudit } from '../../internal/controller/self-audit.ts';
 import { standingProbe } from '../../internal/controller/standing-probe.ts';
 import { watchBacklog } from '../../internal/controller/watch-backlog.ts';
+import { hashApiKey } from '../../internal/partner/api-key.ts';
 import { KeptFindings } from '../../internal/partner/kept-findings.ts';
 import { Trail } from '../../internal/trail/trail.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
@@ -40,6 +41,7 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
     ...(await openSource(config, parts)),
     leadership,
     allowPublished: config.ALLOW_PUBLISHED_SECRETS,
+    ...(config.PROBE_KEY === undefined ? {} : { probeHash: hashApiKey(config.PROBE_KEY) }),
   });
   ready.push(contact.hides(leadership.faults), contact.hides(keeper.faults));
   warnings.push(keeper.warnings);
@@ -65,8 +67,8 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
     metrics.probeMailSuccess.remove();
   } else {
     const target = { baseUrl, key, setting: 'PROBE_URL (chart: probe.url)' };
-    const lastErrorOf = async (id: string) => (await stores.submissions.byId(id))?.lastError;
-    const mails = config.PROBE_MAIL_TO === undefined ? undefined : { lastErrorOf };
+    const read = (id: string) => stores.submissions.byId(id);
+    const mails = config.PROBE_MAIL_TO === undefined ? undefined : { read };
     leadership.start(standingProbe({ ...parts, target, ...defined({ mails }) }));
   }
 

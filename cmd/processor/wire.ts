@@ -144,6 +144,8 @@ function openWork(
     outage,
     sendRetry: (retry) => retries.add(retry),
   };
+  const mailerTo = (to: 'TEST_MAIL_TO' | 'PROBE_MAIL_TO') =>
+    testMailer(mailer, to, config, (result) => metrics.testMails.inc({ to, result }));
   const ofTests = { db, clock, mode: { test: true } } as const;
   const test: AttemptTools = {
     ...live,
@@ -154,12 +156,13 @@ function openWork(
     accounts: new AccountStore(ofTests),
     earlier: new EarlierRequests({ ...ofTests, onHold }),
     ledger: new LedgerStore(ofTests),
-    mailer: testMailer(mailer, config),
-    mailsProbes: config.PROBE_MAIL_TO !== undefined,
+    mailer: mailerTo('TEST_MAIL_TO'),
+    ...(config.PROBE_MAIL_TO === undefined ? {} : { probeMailer: mailerTo('PROBE_MAIL_TO') }),
   };
   const line = new Line({
     slots: config.PROCESSOR_CONCURRENCY,
     gate: mailGate,
+    testsMail: config.TEST_MAIL_TO !== undefined,
     holds,
     work: (...wanted) => processSubmission({ live, test }, ...wanted),
   });

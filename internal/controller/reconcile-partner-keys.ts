@@ -10,6 +10,7 @@ import type { KeyStore } from '../partner/key-store.ts';
 import { partnersEnding } from '../partner/key-terms.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { pause } from '../platform/process/deadline.ts';
+import { defined } from '../platform/process/defined.ts';
 import type { Logger } from '../platform/process/log.ts';
 import type { Loop } from '../platform/process/loop.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
@@ -32,6 +33,8 @@ export interface ReconcileTools {
   readonly clock: Clock;
   readonly log: Logger;
   readonly allowPublished: boolean;
+  /** The hash of the test key that the probe uses. */
+  readonly probeHash?: string;
   readonly metrics: ControllerMetrics;
 }
 
@@ -41,7 +44,7 @@ export interface ReconcileTools {
  */
 export async function reconcileKeys(
   list: SecretList,
-  { store, holder, allowPublished, clock, log, metrics }: ReconcileTools,
+  { store, holder, allowPublished, probeHash, clock, log, metrics }: ReconcileTools,
 ): Promise<readonly Problem[]> {
   const [document, revoked] = await Promise.all([store.documents.read(), store.revoked()]);
   if (document?.holder !== holder) throw new SupersededError();
@@ -50,6 +53,7 @@ export async function reconcileKeys(
   const unread = secretsOfStored(document.keys, isUnread);
   const { keys: wanted, problems } = wantedKeys([...list.secrets, ...unread], {
     allowPublished,
+    ...defined({ probeHash }),
     heldBy: (hash) => stored.get(hash)?.source,
   });
   const now = clock.now();

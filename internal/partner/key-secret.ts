@@ -100,7 +100,7 @@ export const isPartnerId = (text: string): boolean => PARTNER_ID.test(text);
  */
 export function wantedKeys(
   secrets: readonly PartnerSecret[],
-  { allowPublished = false, heldBy = () => undefined }: KeyRules = {},
+  { allowPublished = false, probeHash, heldBy = () => undefined }: KeyRules = {},
 ): {
   readonly keys: ReadonlyMap<string, WantedKey>;
   readonly problems: readonly Problem[];
@@ -122,11 +122,16 @@ export function wantedKeys(
       problems.push(sameKey(claim, first.key));
   }
   const usable = [...chosen].filter(([, { isUsable }]) => isUsable);
-  return { keys: new Map(usable.map(([hash, { key }]) => [hash, key])), problems };
+  const keys = new Map(usable.map(([hash, { key }]) => [hash, key]));
+  const probe = probeHash === undefined ? undefined : keys.get(probeHash);
+  if (probe?.terms.test) keys.set(probe.hash, { ...probe, terms: { ...probe.terms, probe: true } });
+  return { keys, problems };
 }
 
 interface KeyRules {
   readonly allowPublished?: boolean;
+  /** The test key with this hash is the probe's. */
+  readonly probeHash?: string;
   /** The Secret that holds the key now. */
   readonly heldBy?: (hash: string) => KeySource | undefined;
 }

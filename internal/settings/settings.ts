@@ -212,7 +212,7 @@ export const settings = {
     schema: z.string().refine(isEmailAddress, 'must be an e-mail address').optional(),
     usedBy: ['processor', 'controller'],
     about:
-      'Address of yours that gets one e-mail of the probe each ten minutes, and one of each `helm test`. Unset, and without `TEST_MAIL_TO`: they do not ask the relay.',
+      'Address of yours that gets one e-mail of the probe each ten minutes. Unset: the probe does not ask the relay.',
   },
   KUBECONFIG: {
     schema: nonEmpty.optional(),

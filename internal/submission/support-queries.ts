@@ -81,6 +81,7 @@ const personalFields = {
   state: 1,
   version: 1,
   claimedUntil: 1,
+  test: 1,
   applicant: 1,
   body: 1,
 } as const;
