@@ -15,7 +15,6 @@ NEED := $(NODE) node test/support/prepare.ts .run/needs.json --needs
 RESULTS := .run/test-results.json
 E2E_RESULTS := .run/e2e-results.json
 IMAGE := partner-ingest:dev
-BASE_IMAGE := node:24-bookworm-slim
 
 .PHONY: help run smoke cli test prepare check unit test-mongodb test-upgrade e2e simulate chaos fuzz drill mutants bench build image release docs lock stores clean
 
@@ -94,7 +93,7 @@ build: node_modules ## Compile to dist/
 	@rm -rf dist && $(NODE) npm run -s build && echo "built dist/cmd/{ingest,processor,controller,console,cli}/main.js"
 
 image: node_modules ## Build the container image (IMAGE=partner-ingest:dev BASE_IMAGE=…) with Docker, and say the size
-	docker build -t $(IMAGE) --build-arg BASE_IMAGE=$(BASE_IMAGE) --build-arg REVISION="$$(git rev-parse HEAD 2>/dev/null || echo unknown)" \
+	docker build -t $(IMAGE) $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) --build-arg REVISION="$$(git rev-parse HEAD 2>/dev/null || echo unknown)" \
 	  --build-arg VERSION="$$($(NODE) node -p "require('./package.json').version")" .
 	@docker image inspect --format '$(IMAGE): {{ .Size }}' $(IMAGE) | awk '{ printf "%s %d MB\n", $$1, $$2 / 1000000 }'
 
