@@ -22,7 +22,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
 ##@ Try it
-run: node_modules build ## Run everything on this machine: stores, all processes, demo keys, MailDev for the e-mails (MAIL_TEMPLATES=folder)
+run: node_modules build ## Run everything on this machine, fetching what it lacks: stores, all processes, demo keys, MailDev for the e-mails (MAIL_TEMPLATES=folder)
 	@exec $(NODE) node deploy/local/run.ts
 
 smoke: node_modules ## Send one application through the running system and show each step until its e-mail
@@ -115,5 +115,6 @@ stores: node_modules
 	@$(NODE) node deploy/local/stores.ts install
 
 node_modules: package.json package-lock.json
+	@echo '… fetching the packages of package-lock.json with npm (430 MB unpacked)' >&2
 	@$(NODE) npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch node_modules
