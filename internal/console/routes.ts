@@ -15,9 +15,10 @@ import { requestView } from '../view/request.ts';
 import { deadLettersView, rowOf, searchInWords } from '../view/search.ts';
 import { fields, text, typed, when, WHY_MAX } from '../view/search-fields.ts';
 import { answersOf, type Activity } from './activity.ts';
-import { addRequestLists, addressOf, inTurns, listOf, type InTurn } from './lists.ts';
+import { addRequestLists, addressOf, listOf } from './lists.ts';
 import { nowView } from './now.ts';
 import { LIMITED, type ConsolePerson } from './sign-in.ts';
+import { readsInTurns, type InTurn } from './turns.ts';
 
 /** Fields that name a person, so a page does not repeat them. */
 const PERSONAL = ['id', 'email', 'ein', 'name'];
@@ -40,7 +41,7 @@ type Form = Readonly<Record<string, string>>;
 
 export function addRoutes(app: FastifyInstance, tools: ConsoleTools, clock: Clock): void {
   addNow(app, tools, clock);
-  const inTurn = inTurns();
+  const inTurn = readsInTurns();
   addFind(app, tools, clock, inTurn);
   addRequest(app, tools, clock);
   addLists(app, tools, clock, inTurn);
