@@ -176,6 +176,16 @@ export function isAccessFault(reason: string): boolean {
   );
 }
 
+/**
+ * Whether a server may refuse our credentials so: some end the connection, or answer nothing, where
+ * others send an alert of TLS.
+ */
+export function mayBeAccessFault(reason: string): boolean {
+  return /: (?:it ended the connection|no answer in time|TLS cannot be agreed on|no member of the replica set)/.test(
+    reason,
+  );
+}
+
 /** Whether the error tells why a server cannot be used. */
 export function isContactFailure(thrown: unknown): boolean {
   return foundIn(thrown).sentence !== UNKNOWN;
