@@ -48,6 +48,7 @@ export function addRoutes(app: FastifyInstance, tools: ConsoleTools, clock: Cloc
   addFind(app, tools, clock, inTurn);
   addRequest(app, tools, clock);
   addLists(app, tools, clock, inTurn);
+  addPartners(app, tools, clock, inTurn);
   addRequestLists(app, tools.reads, clock, inTurn);
 }
 
@@ -174,7 +175,7 @@ function addRequest(app: FastifyInstance, tools: ConsoleTools, clock: Clock): vo
 
 function addLists(
   app: FastifyInstance,
-  { reads, activity }: ConsoleTools,
+  { reads }: ConsoleTools,
   clock: Clock,
   inTurn: InTurn,
 ): void {
@@ -183,60 +184,6 @@ function addLists(
       deadLettersView(reads, clock.now(), COUNTED_WITHIN_MS),
     );
     return reply.page('dead-letters', { title: 'Dead letters', ...dead });
-  });
-  app.get('/partners', async (request, reply) => {
-    const from = nameIn(request, 'from');
-    const { partners, problems } = await inTurn(request, async () => {
-      const read = reads.keys.problems.list();
-      const [all, problems] = await Promise.all([partnersView(reads, clock.now(), read), read]);
-      return { partners: all, problems };
-    });
-    const { shown, next } = pageFrom(partners, from, ({ partner }) => partner, PARTNERS_PAGE);
-    return reply.page('partners', {
-      title: 'Partners',
-      from,
-      paged: partners.length > PARTNERS_PAGE,
-      partners: shown,
-      problems,
-      next: next && addressOf('/partners', { from: next }),
-    });
-  });
-  app.get('/partners/:partner', async (request, reply) => {
-    const { partner } = request.params as { partner: string };
-    const { period: asked } = request.query as { period?: string };
-    const period = periods.find((one) => one === asked) ?? '1h';
-    const now = clock.now();
-    const fromKey = nameIn(request, 'keys');
-    const { keys, partners, view } = await inTurn(request, async () => {
-      const [keys, partners, view] = await Promise.all([
-        keysView(reads, partner),
-        partnersView(reads, now),
-        periodView({ partner, period, now }, reads),
-      ]);
-      return { keys, partners, view };
-    });
-    const about = partners.find((one) => one.partner === partner);
-    const keysPage = pageFrom(keys, fromKey, ({ key }) => key, KEYS_PAGE);
-    const secrets = secretsOf(keys, about?.problems ?? []);
-    const brokenFirst = secrets.toSorted(
-      (one, other) => Number(other.problems.length > 0) - Number(one.problems.length > 0),
-    );
-    const undo = about?.inactiveBy.map(reactivation) ?? [];
-    return reply.page('partner', {
-      title: `Partner ${partner}`,
-      partner,
-      about,
-      secrets: brokenFirst.slice(0, KEYS_PAGE),
-      furtherSecrets: Math.max(0, secrets.length - KEYS_PAGE),
-      answered: answersOf(activity.partners().get(partner)),
-      keys: keysPage.shown,
-      nextKeys: keysPage.next && addressOf(request.url.split('?')[0]!, { period, keys: keysPage.next }),
-      periods,
-      period,
-      view,
-      listOf: listsOf(view, partner),
-      undo,
-    });
   });
   app.get('/trail', async (request, reply) => {
     const { before, about: asked } = request.query as { before?: string; about?: string };
@@ -256,6 +203,67 @@ function listsOf(
   const times = { since: from?.toISOString(), until: until?.toISOString() };
   return (more: Form = {}): string =>
     addressOf('/requests', { partner, mode: 'live', ...more, ...times });
+}
+
+function addPartners(
+  app: FastifyInstance,
+  { reads, activity }: ConsoleTools,
+  clock: Clock,
+  inTurn: InTurn,
+): void {
+  app.get('/partners', async (request, reply) => {
+    const from = nameIn(request, 'from');
+    const [partners, problems] = await inTurn(request, () => {
+      const read = reads.keys.problems.list();
+      return Promise.all([partnersView(reads, clock.now(), read), read]);
+    });
+    const { shown, next } = pageFrom(partners, from, ({ partner }) => partner, PARTNERS_PAGE);
+    return reply.page('partners', {
+      title: 'Partners',
+      from,
+      paged: partners.length > PARTNERS_PAGE,
+      partners: shown,
+      problems,
+      next: next && addressOf('/partners', { from: next }),
+    });
+  });
+  app.get('/partners/:partner', async (request, reply) => {
+    const { partner } = request.params as { partner: string };
+    const { period: asked } = request.query as { period?: string };
+    const period = periods.find((one) => one === asked) ?? '1h';
+    const now = clock.now();
+    const fromKey = nameIn(request, 'keys');
+    const [keys, partners, view] = await inTurn(request, () =>
+      Promise.all([
+        keysView(reads, partner),
+        partnersView(reads, now),
+        periodView({ partner, period, now }, reads),
+      ]),
+    );
+    const about = partners.find((one) => one.partner === partner);
+    const keysPage = pageFrom(keys, fromKey, ({ key }) => key, KEYS_PAGE);
+    const secrets = secretsOf(keys, about?.problems ?? []);
+    const brokenFirst = secrets.toSorted(
+      (one, other) => Number(other.problems.length > 0) - Number(one.problems.length > 0),
+    );
+    const undo = about?.inactiveBy.map(reactivation) ?? [];
+    return reply.page('partner', {
+      title: `Partner ${partner}`,
+      partner,
+      about,
+      secrets: brokenFirst.slice(0, KEYS_PAGE),
+      furtherSecrets: Math.max(0, secrets.length - KEYS_PAGE),
+      answered: answersOf(activity.partners().get(partner)),
+      keys: keysPage.shown,
+      nextKeys:
+        keysPage.next && addressOf(request.url.split('?')[0]!, { period, keys: keysPage.next }),
+      periods,
+      period,
+      view,
+      listOf: listsOf(view, partner),
+      undo,
+    });
+  });
 }
 
 /** A field of the address; undefined if it is empty or given twice. */

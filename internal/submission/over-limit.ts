@@ -142,7 +142,12 @@ export class OverLimitRecorder {
       const kept = new Map<string, number>();
       window = {
         start,
-        names: new FairShares(OVER_LIMIT_ADDRESSES, (name) => kept.delete(name), undefined, 'newest'),
+        names: new FairShares(
+          OVER_LIMIT_ADDRESSES,
+          (name) => kept.delete(name),
+          undefined,
+          'newest',
+        ),
         kept,
         spareIds: IDS_TOGETHER,
         spareOf: new Map(),

@@ -187,7 +187,7 @@ test('forged states and sessions are refused, and no such callback reaches the p
   const foreign = `${other.cookie.split('=')[0]}=${one.cookie.split('=')[1]}`;
   const [text, signature] = one.state.split('.') as [string, string];
   const changed = Buffer.from(text, 'base64url').toString().replace('"/"', '"/x"');
-  const browser = (JSON.parse(changed) as { browser: string }).browser;
+  const { browser: inState } = JSON.parse(changed) as { readonly browser: string };
   const forged = [
     ['any', ''],
     ['', one.cookie],
@@ -197,7 +197,7 @@ test('forged states and sessions are refused, and no such callback reaches the p
     [one.state, ''],
     [one.state, one.cookie.replace(/..$/, 'AA')],
     [`${Buffer.from(changed).toString('base64url')}.${signature}`, one.cookie],
-    [`browser ${one.cookie.split('=')[1]}.${browser}`, one.cookie],
+    [`browser ${one.cookie.split('=')[1]}.${inState}`, one.cookie],
   ] as const;
   for (const [state, cookie] of forged) {
     const answer = await callBack(state, cookie);
@@ -386,9 +386,9 @@ test('tabs whose log-in is never finished, long addresses and large cookies of o
   const context = await browser.createBrowserContext();
   const page = await context.newPage();
   await page.goto(`${at.url}/login/callback`);
-  const tabs = ['=', '"', '%3D', '\u00fc'].flatMap((sign) => Array<string>(25).fill(sign));
-  await page.evaluate(`Promise.all(${JSON.stringify(tabs)}.map((sign) =>
-    fetch('/login?to=/' + sign.repeat(900), { redirect: 'manual' })).map((one) => one.catch(() => {})))`);
+  const tabs = ['=', '"', '%3D', '\u00fc'].flatMap((one) => Array<string>(25).fill(one));
+  await page.evaluate(`Promise.all(${JSON.stringify(tabs)}.map((one) =>
+    fetch('/login?to=/' + one.repeat(900), { redirect: 'manual' })).map((one) => one.catch(() => {})))`);
   const logins = (await context.cookies()).filter(({ name }) => name.startsWith('login-'));
   expect(logins.length).toBeGreaterThan(0);
   const sent = logins.map(({ name, value }) => `${name}=${value}; `).join('');

@@ -68,7 +68,9 @@ test('a renewed certificate is taken where the server ends old connections witho
     const files = join(folder, name);
     mkdirSync(files);
     makeCertificate(files);
-    const [cert, key] = ['ca.pem', 'key.pem'].map((file) => readFileSync(join(files, file), 'utf8'));
+    const [cert, key] = ['ca.pem', 'key.pem'].map((file) =>
+      readFileSync(join(files, file), 'utf8'),
+    );
     return { cert: cert!, key: key! };
   }) as [Pair, Pair, Pair];
   let taken = old;
@@ -83,7 +85,10 @@ test('a renewed certificate is taken where the server ends old connections witho
       open.add(client);
       const store = connect(Number(database.port), database.hostname);
       store.on('error', () => client.destroy());
-      client.on('close', () => store.destroy()).pipe(store).pipe(client);
+      client
+        .on('close', () => store.destroy())
+        .pipe(store)
+        .pipe(client);
     },
   );
   const port = await listen(front);
@@ -95,7 +100,11 @@ test('a renewed certificate is taken where the server ends old connections witho
     const process = await world.spawn('ingest', { MONGODB_URI });
     taken = renewed;
     for (const client of open) client.destroy();
-    await eventually('a fault', async () => (await fetch(`${process.adminUrl}/readyz`)).status === 503);
+    const body = JSON.stringify(newApplication());
+    await eventually(
+      'a 500',
+      async () => (await send(process.url, { key: world.key, body })).status === 500,
+    );
     fileOf('renewed.pem', textOf(renewed));
     await eventually('leaving', () => process.child.exitCode !== null, HEAL_HANG_MS);
     expect(await process.exited).toEqual({ code: 0, signal: null });
