@@ -51,7 +51,7 @@ const LOGIN_SECONDS = 600;
 /** Time-out of the provider's answers. */
 const PROVIDER_TIMEOUT_S = 5;
 const CALLBACK = '/login/callback';
-/** So many tabs can log in at once. All cookies must fit into the 8 KB that many proxies allow. */
+/** The number of tabs that can log in at once. All cookies must fit into the 8 KB that many proxies allow. */
 const LOGIN_COOKIES = 32;
 /** Characters in JSON. A longer address would make the provider's address too long. */
 const PATH_MAX = 500;
