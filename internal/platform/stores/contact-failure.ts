@@ -276,17 +276,17 @@ export function contactReason(place: Place, thrown: unknown): string {
   return `${where}: ${sentence.replaceAll(/\{(\w+)\}/g, (_, word: string) => words[word] ?? '')}`;
 }
 
-interface OutageLog {
+interface OutageLines {
   readonly failing: Set<Contact>;
   /** "is away" and "refuses us" may alternate; each is logged once. */
   readonly logged: Set<string>;
 }
 
 /** By place: all clients of a process share its log. */
-const outages = new WeakMap<Logger, Map<string, OutageLog>>();
+const outages = new WeakMap<Logger, Map<string, OutageLines>>();
 
-function outageAt({ name, at = '' }: Place, log: Logger): OutageLog {
-  const ofProcess = outages.get(log) ?? new Map<string, OutageLog>();
+function outageAt({ name, at = '' }: Place, log: Logger): OutageLines {
+  const ofProcess = outages.get(log) ?? new Map<string, OutageLines>();
   outages.set(log, ofProcess);
   const where = `${name} ${at}`;
   const outage = ofProcess.get(where) ?? { failing: new Set(), logged: new Set() };
@@ -301,7 +301,7 @@ function outageAt({ name, at = '' }: Place, log: Logger): OutageLog {
 export class Contact {
   readonly #place: Place;
   readonly #log: Logger;
-  readonly #outage: OutageLog;
+  readonly #outage: OutageLines;
   #fault: string | undefined;
   #toldAtMs = -Infinity;
 
