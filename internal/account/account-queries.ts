@@ -10,6 +10,8 @@ const checkedFields = {
   closedAt: 1,
   createdAt: 1,
   'mail.possible': 1,
+  'mail.ordered': 1,
+  mailVersion: 1,
   'activation.usedAt': 1,
 } as const;
 export type CheckedAccount = Pick<

@@ -70,6 +70,7 @@ export function createRedis(
     wasReady = true;
     contact.ok();
   });
+  redis.on('end', () => contact.closed());
   return redis;
 }
 
