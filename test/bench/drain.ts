@@ -8,6 +8,8 @@ import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { Binary, type Db } from 'mongodb';
 import { accountIndexes } from '../../internal/account/account.ts';
+import { InstallationStore, newInstallationId } from '../../internal/installation/installation.ts';
+import { systemClock } from '../../internal/platform/process/clock.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
 import { ensureIndexes } from '../../internal/platform/stores/mongo-indexes.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
@@ -51,7 +53,7 @@ export async function drain(
   const sink = await startMailSink();
   try {
     const ids = await fill(db, size);
-    await (worker === 'ours' ? sendHints(ids, redisUrl) : addJobs(ids, redis));
+    await (worker === 'ours' ? sendHints(ids, redisUrl, db) : addJobs(ids, redis));
     const started = await start[worker](
       {
         MONGODB_URI: mongoUrl,
@@ -126,9 +128,12 @@ async function fill(db: Db, size: number): Promise<string[]> {
   return records.map((record) => record._id);
 }
 
-async function sendHints(ids: readonly string[], redisUrl: string): Promise<void> {
+async function sendHints(ids: readonly string[], redisUrl: string, db: Db): Promise<void> {
   const log = createLogger('bench', 'silent');
-  const sender = new HintSender({ redisUrl, log });
+  const installation = { id: newInstallationId() };
+  // The processors start later and find it.
+  await new InstallationStore({ db, clock: systemClock }).make(installation);
+  const sender = new HintSender({ redisUrl, installation, log });
   await eventually('the sender of hints', () => sender.ready);
   const hints = ids.map((requestId) => ({ requestId, version: 0 }));
   for (let from = 0; from < hints.length; from += AT_ONCE)

@@ -7,6 +7,7 @@ import { HintSender } from '../../internal/queue/enqueue.ts';
 import { hintFor } from '../../internal/queue/job.ts';
 import { send } from '../support/http.ts';
 import { recordOf } from '../support/records.ts';
+import { installationOf } from '../support/installation-id.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, requestIdOf, worldOf } from '../support/world.ts';
 
@@ -31,6 +32,7 @@ async function completeOne(mailbox: string): Promise<number> {
 async function queueBacklog(): Promise<void> {
   const sender = new HintSender({
     redisUrl: world.stores.redisUrl,
+    installation: await installationOf(world.stores.db),
     log: createLogger('test', 'silent'),
   });
   try {
