@@ -13,7 +13,12 @@ import { Installation } from '../../internal/installation/installation.ts';
 import { Trail } from '../../internal/trail/trail.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
-import { keysOf, printableConfig, redisOf, type ConfigOf } from '../../internal/settings/settings.ts';
+import {
+  keysOf,
+  printableConfig,
+  redisOf,
+  type ConfigOf,
+} from '../../internal/settings/settings.ts';
 import {
   openProcess,
   type Opened,
@@ -37,10 +42,10 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
   const installation = new Installation(opened);
   const parts = { ...opened, store, holder, installation };
   const lease = new OwnedLease({
+    ...parts,
     documents: store.documents,
     store: installation.store,
     mine: keysOf(config),
-    clock,
   });
   const leadership = new Leadership({ ...parts, lease });
   tools.closers.add('lease', () => leadership.close());

@@ -2,11 +2,13 @@
 import {
   foreignWords,
   sourceWords,
+  type InstallationDocument,
   type InstallationStore,
   type KeysOf,
 } from '../installation/installation.ts';
 import type { KeyDocuments } from '../partner/key-document.ts';
 import { later, type Clock } from '../platform/process/clock.ts';
+import type { Logger } from '../platform/process/log.ts';
 
 /** How often a refused controller says so, and looks again at keys that nobody claimed. */
 const SAY_EVERY_MS = 10_000;
@@ -18,6 +20,7 @@ interface OwnedLeaseTools {
   readonly store: InstallationStore;
   readonly mine: KeysOf;
   readonly clock: Clock;
+  readonly log: Logger;
 }
 
 export class OwnedLease {
@@ -47,10 +50,20 @@ export class OwnedLease {
     return (await this.#isOurs(holder)) && this.#tools.documents.take(holder);
   }
 
+  /** Takes no longer than one call, since a leader must notice in time that it cannot renew. */
   async renew(holder: string): Promise<boolean> {
-    if (await this.#isOurs(holder)) return this.#tools.documents.renew(holder);
-    await this.giveBack(holder);
-    return false;
+    const { store, documents, mine } = this.#tools;
+    const [found, isRenewed] = await Promise.all([store.read(), documents.renew(holder)]);
+    if (found?.keysOf === mine) this.#showOurs(found);
+    // The document was deleted and made anew.
+    else if (found !== undefined && found.keysOf === undefined)
+      store.claim(mine).catch(() => {});
+    else if (found !== undefined) {
+      // Without an answer the lease ends by itself.
+      documents.giveBack(holder).catch(() => {});
+      return false;
+    }
+    return isRenewed;
   }
 
   giveBack(holder: string): Promise<void> {
@@ -61,14 +74,11 @@ export class OwnedLease {
     const { store, mine, clock } = this.#tools;
     const found = await store.read();
     if (found === undefined) return false;
-    const { keysOf, refused } = found;
+    const { keysOf } = found;
     if (keysOf === mine) {
-      const isRecent = refused !== undefined && refused.at > later(clock.now(), -SAID_WITHIN_MS);
-      this.#refused = isRecent ? refused.keysOf : undefined;
-      this.#owner = undefined;
+      this.#showOurs(found);
       return true;
     }
-    this.#refused = undefined;
     const nowMs = clock.monotonicMs();
     const isSaid = this.#owner !== undefined && nowMs - this.#saidAtMs < SAY_EVERY_MS;
     if (isSaid && (keysOf === undefined || keysOf === this.#owner)) return false;
@@ -76,11 +86,25 @@ export class OwnedLease {
       const others = await this.#othersKeys(holder);
       if (others === 'unknown') return false;
       if (others === undefined) return store.claim(mine);
-      this.#owner = others;
-    } else this.#owner = keysOf;
+      this.#show(others, undefined);
+    } else this.#show(keysOf, undefined);
     this.#saidAtMs = nowMs;
-    await store.noteRefused(mine);
+    await store.noteRefused(mine).catch(() => {});
     return false;
+  }
+
+  #showOurs({ refused }: InstallationDocument): void {
+    const since = later(this.#tools.clock.now(), -SAID_WITHIN_MS);
+    this.#show(undefined, refused !== undefined && refused.at > since ? refused.keysOf : undefined);
+  }
+
+  #show(owner: string | undefined, refused: KeysOf | undefined): void {
+    const before = [...this.faults(), ...this.warnings()];
+    this.#owner = owner;
+    this.#refused = refused;
+    for (const reason of [...this.faults(), ...this.warnings()])
+      if (!before.includes(reason))
+        this.#tools.log.warn({ reason }, 'two installations, one database');
   }
 
   /**
@@ -95,7 +119,8 @@ export class OwnedLease {
       uid.includes('#') ? 'directory' : `namespace:${namespace}`,
     );
     const [[most] = []] = [...counts].toSorted(([, one], [, other]) => other.length - one.length);
-    if (most === undefined) return leader === undefined || leader === holder ? undefined : 'unknown';
+    if (most === undefined)
+      return leader === undefined || leader === holder ? undefined : 'unknown';
     const isOurs = most === 'directory' ? mine.startsWith(most) : most === mine;
     return isOurs ? undefined : most;
   }

@@ -66,9 +66,7 @@ export class InstallationStore {
   /** False if another source has it, or the document is gone. */
   async claim(keysOf: KeysOf): Promise<boolean> {
     const unclaimed = { _id: ID, keysOf: { $exists: false } } as const;
-    const { matchedCount } = await call(
-      this.#documents.updateOne(unclaimed, { $set: { keysOf } }),
-    );
+    const { matchedCount } = await call(this.#documents.updateOne(unclaimed, { $set: { keysOf } }));
     return matchedCount === 1;
   }
 
@@ -85,7 +83,7 @@ export class InstallationStore {
     const was = seen.keysOf ?? { $exists: false };
     const { matchedCount } = await call(
       this.#documents.updateOne(
-        { _id: ID, id: seen.id, keysOf: was as KeysOf },
+        { _id: ID, id: seen.id, keysOf: was },
         { $set: { id, keysOf }, $unset: { refused: '' } },
       ),
     );
@@ -158,7 +156,10 @@ export class Installation {
 
 /** The words for a source of keys. */
 export const sourceWords = (keysOf: string): string =>
-  keysOf.replace(/^namespace:/, 'namespace ').replace(/^directory:?/, 'folder ').trim();
+  keysOf
+    .replace(/^namespace:/, 'namespace ')
+    .replace(/^directory:?/, 'folder ')
+    .trim();
 
 export const foreignWords = (owner: string, mine: KeysOf): string =>
   `this database belongs to the installation whose partner keys are in ${sourceWords(owner)}, and this process is of ${sourceWords(mine)}: set another MONGODB_DATABASE, or give the order "installation move"`;

@@ -86,7 +86,7 @@ export class HintSender {
       this.#queue = new Queue(QUEUE, { connection: this.#redis, prefix, skipVersionCheck: true });
       this.#queue.on('error', () => {}); // createRedis already logs it.
     }
-    return this.#queue!;
+    return this.#queue;
   }
 }
 

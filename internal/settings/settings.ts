@@ -321,9 +321,7 @@ export function printableConfig(config: object): Record<string, unknown> {
 }
 
 /** Who may write the keys; a folder is known by its path. */
-export function keysOf(
-  config: Pick<Config, 'PARTNER_KEYS_SOURCE' | 'WATCH_NAMESPACES'>,
-): KeysOf {
+export function keysOf(config: Pick<Config, 'PARTNER_KEYS_SOURCE' | 'WATCH_NAMESPACES'>): KeysOf {
   const { PARTNER_KEYS_SOURCE: from, WATCH_NAMESPACES: namespace } = config;
   return from === 'kubernetes'
     ? `namespace:${namespace ?? ''}`
