@@ -65,6 +65,7 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
 
   const holds = new PartnerHolds({ db, clock });
   const queues = new HintSender({ ...parts, ...redisOf(config) });
+  installation.follow((id) => queues.follow(id));
   tools.closers.add('queues', () => queues.close());
   leadership.start(watchBacklog({ ...parts, holds, queues }));
   leadership.start(removeOldQueue(queues));

@@ -221,6 +221,7 @@ function openStatuses(config: ConfigOf<'ingest'>, parts: IngestParts): Statuses 
 function openHints(config: ConfigOf<'ingest'>, parts: IngestParts) {
   const { db, clock, closers, metrics } = parts;
   const sender = new HintSender({ ...parts, ...redisOf(config) });
+  parts.installation.follow((id) => sender.follow(id));
   closers.add('queues', () => sender.close());
   const due = new DueWork({ db, clock });
   const outbox = new HintOutbox({

@@ -88,6 +88,7 @@ export async function startProcessor(config: ConfigOf<'processor'>, tools: Proce
 
   const mail = openMail(config, relay, parts);
   const sender = new HintSender({ ...parts, ...redisOf(config) });
+  installation.follow((id) => sender.follow(id));
   closers.add('queues', () => sender.close());
   const work = openWork(config, mail, sender, parts);
 

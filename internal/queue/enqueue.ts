@@ -1,6 +1,6 @@
 /** Sends jobs to Redis; processors find the records of lost jobs by `dueAt`. */
 import { Queue } from 'bullmq';
-import { queuePrefix, type KnownInstallation } from '../installation/names.ts';
+import { queuePrefix } from '../installation/names.ts';
 import type { Probe } from '../platform/http/admin-server.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { createRedis, type RedisClient, type RedisTls } from '../platform/stores/redis.ts';
@@ -28,28 +28,38 @@ const CLOSE_DEADLINE_MS = 1_000;
 
 export class HintSender {
   readonly #redis: RedisClient;
-  readonly #installation: KnownInstallation;
-  /** The queue of the installation's id. */
   #queue: Queue | undefined;
+  /** Of the installation; undefined until it is known. */
+  id: string | undefined;
   readonly ends: EndSender;
   readonly old: OldQueue;
 
   constructor(options: {
     readonly redisUrl: string;
     readonly redisTls?: RedisTls;
-    readonly installation: KnownInstallation;
     readonly log: Logger;
     readonly warnings?: Probe[];
   }) {
     const use = { commandTimeoutMs: COMMAND_TIMEOUT_MS };
     this.#redis = createRedis(options.redisUrl, use, options);
-    this.#installation = options.installation;
-    this.ends = new EndSender(this.#redis, options.installation);
+    this.ends = new EndSender(this.#redis, this);
     this.old = new OldQueue(this.#redis);
   }
 
   get ready(): boolean {
-    return this.#installation.id !== undefined && this.#redis.status === 'ready';
+    return this.id !== undefined && this.#redis.status === 'ready';
+  }
+
+  /** Sends to the installation with this id, and to none before it. */
+  follow(id: string): void {
+    void closeQueue(this.#queue);
+    this.#queue = new Queue(QUEUE, {
+      connection: this.#redis,
+      prefix: queuePrefix(id),
+      skipVersionCheck: true,
+    });
+    this.#queue.on('error', () => {}); // createRedis already logs it.
+    this.id = id;
   }
 
   /** Rejects at once while Redis is away, or the installation's id is not known. */
@@ -57,7 +67,7 @@ export class HintSender {
     const batch = hints.length > 1 ? { 'messaging.batch.message_count': hints.length } : {};
     const parents = hints.map(({ traceparent }) => traceparent);
     await inSpans(queueSpan('send', batch), parents, async (traceparents) => {
-      const queue = this.#openQueue();
+      const queue = this.#readyQueue();
       const traced = hints.map((hint, index) => ({ ...hint, traceparent: traceparents[index] }));
       await withDeadline(addTo(queue, jobsFor(traced)), ADD_DEADLINE_MS, 'addBulk');
     });
@@ -65,7 +75,7 @@ export class HintSender {
 
   async counts(): Promise<Record<JobState, number>> {
     const counts = await withDeadline(
-      this.#openQueue().getJobCounts(...jobStates),
+      this.#readyQueue().getJobCounts(...jobStates),
       ADD_DEADLINE_MS,
       'getJobCounts',
     );
@@ -77,15 +87,9 @@ export class HintSender {
     this.#redis.disconnect();
   }
 
-  #openQueue(): Queue {
-    const { id } = this.#installation;
-    if (id === undefined || !this.ready) throw new RedisAwayError('redis is not connected');
-    const prefix = queuePrefix(id);
-    if (this.#queue?.opts.prefix !== prefix) {
-      void closeQueue(this.#queue);
-      this.#queue = new Queue(QUEUE, { connection: this.#redis, prefix, skipVersionCheck: true });
-      this.#queue.on('error', () => {}); // createRedis already logs it.
-    }
+  #readyQueue(): Queue {
+    if (this.#queue === undefined || !this.ready)
+      throw new RedisAwayError('redis is not connected');
     return this.#queue;
   }
 }

@@ -133,7 +133,8 @@ async function sendHints(ids: readonly string[], redisUrl: string, db: Db): Prom
   const installation = { id: newInstallationId() };
   // The processors start later and find it.
   await new InstallationStore({ db, clock: systemClock }).make(installation);
-  const sender = new HintSender({ redisUrl, installation, log });
+  const sender = new HintSender({ redisUrl, log });
+  sender.follow(installation.id);
   await eventually('the sender of hints', () => sender.ready);
   const hints = ids.map((requestId) => ({ requestId, version: 0 }));
   for (let from = 0; from < hints.length; from += AT_ONCE)

@@ -22,7 +22,8 @@ const consumers: Consumer[] = [];
 
 beforeEach(async () => {
   await redis.flushdb();
-  sender = new HintSender({ redisUrl, installation, log });
+  sender = new HintSender({ redisUrl, log });
+  sender.follow(installation.id);
   await eventually('Redis to answer', () => sender.ready);
 });
 afterEach(async () => {

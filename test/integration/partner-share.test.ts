@@ -32,9 +32,9 @@ async function completeOne(mailbox: string): Promise<number> {
 async function queueBacklog(): Promise<void> {
   const sender = new HintSender({
     redisUrl: world.stores.redisUrl,
-    installation: await installationOf(world.stores.db),
     log: createLogger('test', 'silent'),
   });
+  sender.follow((await installationOf(world.stores.db)).id);
   try {
     await eventually('Redis to answer', () => sender.ready);
     for (let made = 0; made < BACKLOG; made += PAGE) {
