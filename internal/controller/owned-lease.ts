@@ -55,9 +55,8 @@ export class OwnedLease {
     const { store, documents, mine } = this.#tools;
     const [found, isRenewed] = await Promise.all([store.read(), documents.renew(holder)]);
     if (found?.keysOf === mine) this.#showOurs(found);
-    // The document was deleted and made anew.
-    else if (found !== undefined && found.keysOf === undefined)
-      store.claim(mine).catch(() => {});
+    // The document was deleted and made again.
+    else if (found !== undefined && found.keysOf === undefined) store.claim(mine).catch(() => {});
     else if (found !== undefined) {
       // Without an answer the lease ends by itself.
       documents.giveBack(holder).catch(() => {});

@@ -172,7 +172,7 @@ test('each process uses exactly its documented rights, and every write waits for
     );
     return (await world.rateLimited()).length > 0;
   });
-  // Whoever first finds no document makes it.
+  // The first process that finds no document makes it.
   await eventually('each to make the installation', async () => {
     await world.stores.db.collection(INSTALLATION).deleteMany({});
     return (['ingest', 'processor', 'controller'] as const).every((name) =>
