@@ -13,6 +13,7 @@ const FLOORS: Readonly<Record<string, number>> = {
   'internal/application': 2,
   'internal/submission': 2,
   'internal/account': 2,
+  'internal/installation': 2,
   'internal/partner': 2,
   'internal/queue': 2,
   'internal/mail': 2,
@@ -166,6 +167,7 @@ const importedNames = ({ text }: SourceFile): string[] =>
 test('every collection is opened in one place, by a room of floor 2', () => {
   const stored = [
     'ACCOUNTS',
+    'INSTALLATION',
     'KEYS_REVOKED',
     'KEY_USES',
     'OPERATOR_AUDIT',

@@ -2,6 +2,7 @@
  * The pace of MAIL_PER_SECOND, kept by all processors together: each e-mail reserves the next free
  * moment in Redis. While Redis is away, each process keeps its share.
  */
+import { redisName, type KnownInstallation } from '../installation/names.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import type { RedisClient } from '../platform/stores/redis.ts';
@@ -12,7 +13,7 @@ const PACE_ALONE_MS = 1_000;
 /** With one e-mail a second, some sixty processes wait so long for each other. */
 const PACE_LONGEST_WAIT_MS = 60_000;
 
-const KEY = 'partner-ingest:mail-pace';
+const KEY = 'mail-pace';
 const SECOND_MS = 1_000;
 /**
  * Times are whole microseconds of Redis' clock. A moment beyond the longest wait comes from a clock
@@ -42,6 +43,7 @@ interface PaceOptions {
   /** Those that share the pace. */
   readonly processes: number;
   readonly redis: RedisClient;
+  readonly installation: KnownInstallation;
   readonly clock: Pick<Clock, 'monotonicMs'>;
 }
 
@@ -79,10 +81,11 @@ export class MailPace {
   }
 
   async #ask(how: Asking): Promise<number> {
-    const { redis, clock } = this.#options;
-    if (clock.monotonicMs() >= this.#aloneUntilMs) {
+    const { redis, clock, installation } = this.#options;
+    const { id } = installation;
+    if (id !== undefined && clock.monotonicMs() >= this.#aloneUntilMs) {
       const asked = (redis as ReservingRedis).partnerIngestReserveMail(
-        KEY,
+        redisName(id, KEY),
         Math.ceil(this.#everyMs * 1_000),
         PACE_LONGEST_WAIT_MS * 1_000,
         how.onlyNow ? 1 : 0,

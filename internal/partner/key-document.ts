@@ -9,7 +9,7 @@ import type { Clock } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
 import { refuseNewer, unlessDuplicate } from '../platform/stores/mongo.ts';
-import type { WantedKey } from './key-secret.ts';
+import type { KeySource, WantedKey } from './key-secret.ts';
 
 /** Two leaps from one version are equal once in a million. */
 const VERSION_LEAP = 1_000_000;
@@ -23,6 +23,8 @@ const LEASE_MS = 15_000;
 const CALL_TIMEOUT_MS = 3_000;
 /** Reading 12 MB takes a second or two; the driver has no time-out for a server that hangs. */
 const WHOLE_TIMEOUT_MS = 10_000;
+/** Enough to say whose keys they are. */
+const SOURCES_MOST = 1_000;
 
 export interface StoredKey extends WantedKey {
   readonly updatedAt: Date;
@@ -108,6 +110,23 @@ export class KeyDocuments {
 
   async giveBack(holder: string): Promise<void> {
     await call(this.#documents.updateOne({ _id: KEYS, holder }, { $set: { expiresAt: FREE } }));
+  }
+
+  /** Where stored keys come from, and who holds the lease at `now`. */
+  async sources(
+    now: Date,
+  ): Promise<{ readonly sources: readonly KeySource[]; readonly leader: string | undefined }> {
+    const shown = { holder: 1, expiresAt: 1, sources: { $slice: ['$keys.source', SOURCES_MOST] } };
+    const [found] = await call(
+      this.#documents
+        .aggregate<Pick<KeyDocument, 'holder' | 'expiresAt'> & { sources: KeySource[] }>(
+          [{ $match: { _id: KEYS } }, { $project: shown }],
+          bounded,
+        )
+        .toArray(),
+    );
+    const holds = found !== undefined && found.holder !== '' && found.expiresAt > now;
+    return { sources: found?.sources ?? [], leader: holds ? found.holder : undefined };
   }
 
   /** Undefined if there is no document. */

@@ -175,7 +175,7 @@ function ownersOf(oldestFirst: readonly PartnerSecret[]): ReadonlyMap<string, Ow
 function claimsOf(
   secret: PartnerSecret,
   owners: ReadonlyMap<string, OwnerTerms>,
-  { allowPublished, heldBy }: Required<KeyRules>,
+  { allowPublished, heldBy }: Required<Omit<KeyRules, 'probeHash'>>,
   problems: Problem[],
 ): readonly KeyEntry[] {
   const { partnerId, status = 'active', data } = secret;

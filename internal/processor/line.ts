@@ -138,11 +138,12 @@ export class Line {
   hasten(requestId: string): boolean {
     const known = this.#known.get(requestId);
     if (known === undefined) return lanes.some((lane) => this.#inHand[lane].has(requestId));
-    const turns = this.#waiting[laneOf(known)];
-    const first = { ...known, dueAt: FIRST };
-    turns.remove(known.partnerId, known);
-    turns.put(known.partnerId, first);
-    this.#known.set(requestId, first);
+    const { work, lane } = known;
+    const turns = this.#waiting[lane];
+    const first = { ...work, dueAt: FIRST };
+    turns.remove(work.partnerId, work);
+    turns.put(work.partnerId, first);
+    this.#known.set(requestId, { work: first, lane });
     return true;
   }
 
