@@ -7,7 +7,9 @@ import { send } from '../support/http.ts';
 import { worldOf } from '../support/world.ts';
 
 const { world } = await worldOf();
-const keys = Array.from({ length: KEYS_MAX }, (_, index): StoredKey => {
+/** The world stores keys of its own, too. */
+const OF_THE_WORLD = 100;
+const keys = Array.from({ length: KEYS_MAX - OF_THE_WORLD }, (_, index): StoredKey => {
   const partnerId = index % 4 === 0 ? 'largest' : `partner-${String(index).padStart(5, '0')}`;
   return {
     hash: hashApiKey(`pik_${index}`),
@@ -51,19 +53,18 @@ test('all partners and keys are reached page by page', async () => {
     return found;
   };
   const some = await reached('/partners?from=partner-09', /href="\/partners\/(partner-\d+)"/g);
-  expect(some.size).toBe(750);
+  expect(some.size).toBe(675);
   const ids = await reached('/partners/largest', /<th scope="row"[^>]*>([0-9a-f]{12})<\/th>/g);
-  const stored = (await documents.read())!.keys;
-  const theirs = stored.filter(({ partnerId }) => partnerId === 'largest');
+  const theirs = keys.filter(({ partnerId }) => partnerId === 'largest');
   const missing = theirs.map(({ hash }) => hash.slice(0, 12)).filter((id) => !ids.has(id));
   expect(missing).toEqual([]);
   expect((await open('/partners?from=zzz')).text).toContain('No partner is at or after this name');
 });
 
 test('a change of the keys is seen at once', async () => {
-  expect((await open('/partners/partner-09999')).text).not.toContain('No key of this partner');
+  expect((await open('/partners/partner-09899')).text).not.toContain('No key of this partner');
   const now = (await documents.version())!;
-  const rest = keys.filter(({ partnerId }) => partnerId !== 'partner-09999');
+  const rest = keys.filter(({ partnerId }) => partnerId !== 'partner-09899');
   await documents.replace(now, rest, { synced: true, ended: [], arrived: [] });
-  expect((await open('/partners/partner-09999')).text).toContain('No key of this partner');
+  expect((await open('/partners/partner-09899')).text).toContain('No key of this partner');
 });
