@@ -134,15 +134,18 @@ export type Application = Readonly<Record<FieldKey, string>>;
 /** What searches know of an applicant. Personal data; a rejected record may lack fields. */
 export type Applicant = Partial<Application>;
 
-const entries = (): [FieldKey, BodyField][] =>
-  Object.entries(bodyFields) as [FieldKey, BodyField][];
+const entries = Object.entries(bodyFields) as readonly (readonly [FieldKey, BodyField])[];
 
 /** Maps each field by `value`; leaves out what becomes undefined. */
 export function eachField<Value>(
   value: (field: BodyField, key: FieldKey) => Value | undefined,
 ): Partial<Record<FieldKey, Value>> {
-  const made = entries().map(([key, field]) => [key, value(field, key)] as const);
-  return Object.fromEntries(made.filter(([, one]) => one !== undefined));
+  const made: Partial<Record<FieldKey, Value>> = {};
+  for (const [key, field] of entries) {
+    const one = value(field, key);
+    if (one !== undefined) made[key] = one;
+  }
+  return made;
 }
 
 export const sampleApplication = (): Application =>
@@ -162,7 +165,7 @@ export function normalizedApplicant(given: Applicant): Applicant {
 
 /** Names the values as a body does. */
 export function namedAsSent(given: Applicant): Record<string, string> {
-  const named = entries().map(([key, { name }]) => [name, given[key]] as const);
+  const named = entries.map(([key, { name }]) => [name, given[key]] as const);
   return Object.fromEntries(
     named.filter((entry): entry is [string, string] => entry[1] !== undefined),
   );
@@ -175,6 +178,7 @@ export function normalizeEmail(email: string): string {
 
 /** Accepts hyphens and blanks; returns other text unchanged. */
 export function normalizeEin(ein: string): string {
+  if (EIN.test(ein)) return ein;
   const digits = ein.replace(/[\s-]/g, '');
   return EIN.test(digits) ? digits : ein;
 }
