@@ -17,16 +17,16 @@ const FLOORS: Readonly<Record<string, number>> = {
   'internal/partner': 2,
   'internal/queue': 2,
   'internal/mail': 2,
-  'internal/trail': 2,
+  'internal/operators/trail': 2,
   'internal/telemetry': 2,
   'internal/self-audit': 2.4,
-  'internal/view': 2.5,
-  'internal/orders': 2.7,
+  'internal/operators/view': 2.5,
+  'internal/operators/orders': 2.7,
   'internal/ingest': 3,
   'internal/processor': 3,
   'internal/controller': 3,
-  'internal/console': 3,
-  'internal/cli': 3,
+  'internal/operators/console': 3,
+  'internal/operators/cli': 3,
   'internal/settings': 3,
   'cmd/ingest': 4,
   'cmd/processor': 4,
@@ -55,7 +55,11 @@ function inParentheses(text: string, from: number): string {
 }
 
 /** A room may have folders. */
-const roomOf = (path: string): string => path.split('/').slice(0, 2).join('/');
+const roomOf = (path: string): string =>
+  path
+    .split('/')
+    .slice(0, path.startsWith('internal/operators/') ? 3 : 2)
+    .join('/');
 
 function sources(folder: string): SourceFile[] {
   return readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })

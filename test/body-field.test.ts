@@ -14,8 +14,8 @@ const phone = {
 Object.assign(bodyFields, { phone });
 // What is built from the table when it is loaded comes after the row.
 const { parseApplication } = await import('../internal/application/parse-application.ts');
-const { maskText } = await import('../internal/view/mask.ts');
-const { recordJson } = await import('../internal/view/record.ts');
+const { maskText } = await import('../internal/operators/view/mask.ts');
+const { recordJson } = await import('../internal/operators/view/record.ts');
 const { openApiDocument } = await import('../internal/ingest/contract.ts');
 const { namedAsSent, normalizedApplicant, sampleApplication } =
   await import('../internal/application/fields.ts');

@@ -11,8 +11,8 @@ const shapes: Readonly<Record<string, readonly (readonly [file: string, name: st
   partner_holds: [['internal/partner/flags.ts', 'Flagged']],
   partners_disabled: [['internal/partner/flags.ts', 'Flagged']],
   operator_audit: [
-    ['internal/trail/trail.ts', 'TrailEntry'],
-    ['internal/trail/trail.ts', 'OperatorAction'],
+    ['internal/operators/trail/trail.ts', 'TrailEntry'],
+    ['internal/operators/trail/trail.ts', 'OperatorAction'],
   ],
 };
 

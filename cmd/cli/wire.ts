@@ -4,10 +4,15 @@ import { hostname, userInfo } from 'node:os';
 import type { Writable } from 'node:stream';
 import type { Db, MongoClient } from 'mongodb';
 import { defined } from '../../internal/platform/process/defined.ts';
-import { type NameFrom, Trail, type TrailEntry } from '../../internal/trail/trail.ts';
-import { runCommand } from '../../internal/cli/command-line.ts';
-import { EXIT, UsageError, type CommandStores, type ExitCode } from '../../internal/cli/command.ts';
-import { storesOf } from '../../internal/orders/order.ts';
+import { type NameFrom, Trail, type TrailEntry } from '../../internal/operators/trail/trail.ts';
+import { runCommand } from '../../internal/operators/cli/command-line.ts';
+import {
+  EXIT,
+  UsageError,
+  type CommandStores,
+  type ExitCode,
+} from '../../internal/operators/cli/command.ts';
+import { storesOf } from '../../internal/operators/orders/order.ts';
 import { DAY_MS } from '../../internal/platform/process/clock.ts';
 import {
   ConfigError,

@@ -2,13 +2,13 @@
 import { randomBytes } from 'node:crypto';
 import { MongoError } from 'mongodb';
 import { KeptFindings } from '../../internal/partner/kept-findings.ts';
-import { Trail } from '../../internal/trail/trail.ts';
-import { Activity, LIMITED_MS } from '../../internal/console/activity.ts';
-import { readPods } from '../../internal/console/readings.ts';
-import type { ConsoleTools } from '../../internal/console/routes.ts';
-import { startConsole } from '../../internal/console/server.ts';
-import { SESSION_SECONDS, type ConsolePerson } from '../../internal/console/sign-in.ts';
-import { storesOf, type OrderContext } from '../../internal/orders/order.ts';
+import { Trail } from '../../internal/operators/trail/trail.ts';
+import { Activity, LIMITED_MS } from '../../internal/operators/console/activity.ts';
+import { readPods } from '../../internal/operators/console/readings.ts';
+import type { ConsoleTools } from '../../internal/operators/console/routes.ts';
+import { startConsole } from '../../internal/operators/console/server.ts';
+import { SESSION_SECONDS, type ConsolePerson } from '../../internal/operators/console/sign-in.ts';
+import { storesOf, type OrderContext } from '../../internal/operators/orders/order.ts';
 import { later, type Clock } from '../../internal/platform/process/clock.ts';
 import { DeadlineError } from '../../internal/platform/process/deadline.ts';
 import { defined } from '../../internal/platform/process/defined.ts';
@@ -20,9 +20,9 @@ import { whereAside } from '../../internal/self-audit/walk.ts';
 import { printableConfig, retentionOf, type ConfigOf } from '../../internal/settings/settings.ts';
 import { TURNED_AWAY } from '../../internal/submission/support-queries.ts';
 import { createConsoleMetrics } from '../../internal/telemetry/metrics.ts';
-import { partnersView } from '../../internal/view/partners.ts';
-import { COUNTED_WITHIN_MS } from '../../internal/view/period.ts';
-import { deadLettersView } from '../../internal/view/search.ts';
+import { partnersView } from '../../internal/operators/view/partners.ts';
+import { COUNTED_WITHIN_MS } from '../../internal/operators/view/period.ts';
+import { deadLettersView } from '../../internal/operators/view/search.ts';
 
 /** Limits this read, so that it costs ingest little. */
 const RECORDED_WITHIN_MS = 500;

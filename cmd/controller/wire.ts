@@ -11,7 +11,7 @@ import { removeOldQueue, watchBacklog } from '../../internal/controller/watch-ba
 import { hashApiKey } from '../../internal/partner/api-key.ts';
 import { KeptFindings } from '../../internal/partner/kept-findings.ts';
 import { Installation } from '../../internal/installation/installation.ts';
-import { Trail } from '../../internal/trail/trail.ts';
+import { Trail } from '../../internal/operators/trail/trail.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import {

@@ -5,7 +5,7 @@ import { pause } from '../platform/process/deadline.ts';
 import { DAY_MS, type Clock } from '../platform/process/clock.ts';
 import type { CheckedRecord, SupportQueries } from '../submission/support-queries.ts';
 import { firstIdAt } from '../platform/stores/ids.ts';
-import type { Trail } from '../trail/trail.ts';
+import type { Trail } from '../operators/trail/trail.ts';
 import { checkRecord, findingName, kinds, printOf, type Kind, type Suspect } from './rules.ts';
 import type { PartnerHolds } from '../partner/flags.ts';
 

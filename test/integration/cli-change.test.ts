@@ -18,7 +18,7 @@ import {
   type SubmissionRecord,
   SUBMISSIONS,
 } from '../../internal/submission/submission.ts';
-import { utc } from '../../internal/view/words.ts';
+import { utc } from '../../internal/operators/view/words.ts';
 import { endOf } from '../../tools/program.ts';
 import { ROOT } from '../../tools/root.ts';
 import { operatorWorld, runCli, spawnCli, type Ran } from '../support/cli.ts';

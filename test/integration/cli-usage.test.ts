@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { commands, help } from '../../internal/cli/command-line.ts';
+import { commands, help } from '../../internal/operators/cli/command-line.ts';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
 import { cliOf, runCli, spawnCli } from '../support/cli.ts';
 import { send } from '../support/http.ts';

@@ -4,7 +4,7 @@ import { beforeAll, expect, test } from '@jest/globals';
 import { createServer, request as askBy } from 'node:http';
 import { sign } from '@fastify/cookie';
 import type { Configuration } from 'oidc-provider';
-import { cookieName } from '../../internal/console/sign-in.ts';
+import { cookieName } from '../../internal/operators/console/sign-in.ts';
 import { ConfigError } from '../../internal/platform/process/config.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { accessFaults, textOf } from '../support/browser.ts';

@@ -1,16 +1,16 @@
-/** A simulated operator with the commands of internal/cli. */
+/** A simulated operator with the commands of internal/operators/cli. */
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
-import type { OperatorAction } from '../../internal/trail/trail.ts';
+import type { OperatorAction } from '../../internal/operators/trail/trail.ts';
 import {
   CommandError,
   EXIT,
   type Call,
   type Command,
   type Report,
-} from '../../internal/cli/command.ts';
-import { applicantOf, erase } from '../../internal/cli/erase.ts';
+} from '../../internal/operators/cli/command.ts';
+import { applicantOf, erase } from '../../internal/operators/cli/erase.ts';
 import {
   bounce,
   close,
@@ -19,7 +19,7 @@ import {
   reopen,
   resend,
   retry,
-} from '../../internal/cli/orders.ts';
+} from '../../internal/operators/cli/orders.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { bulkOrders, type BulkOrder, type OrderEvent } from './plan.ts';

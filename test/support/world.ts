@@ -25,7 +25,7 @@ import { createLogger } from '../../internal/platform/process/log.ts';
 import { createRegistry } from '../../internal/platform/process/registry.ts';
 import { rateLimitedCollection } from '../../internal/submission/over-limit.ts';
 import { type SubmissionRecord } from '../../internal/submission/submission.ts';
-import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/trail/trail.ts';
+import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/operators/trail/trail.ts';
 import { startMongoWire } from './mongo-wire.ts';
 import { openTestStores } from './test-stores.ts';
 import { HANG_MS, HEAL_HANG_MS, eventually } from './wait.ts';

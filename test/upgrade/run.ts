@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
-import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/trail/trail.ts';
+import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/operators/trail/trail.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { audit, type Violation } from '../faults/audit.ts';
 import type { Ledger } from '../faults/ledger.ts';

@@ -1,0 +1,431 @@
+/** The commands that change something: what would happen, and with `--yes` what has happened. */
+import {
+  aside as asideOrder,
+  bounce as bounceOrder,
+  close as closeOrder,
+  closeAll,
+  correctEmail as correctOrder,
+  matching,
+  release as releaseOrder,
+  reopen as reopenOrder,
+  resend as resendOrder,
+  retry as retryOrder,
+  retryAll,
+} from '../orders/moves.ts';
+import {
+  openOrder,
+  OrderRefused,
+  runMany,
+  type Given,
+  type ManyOrder,
+  type OneOrder,
+  type OrderPlan,
+  type Outcome,
+  type Tally,
+} from '../orders/order.ts';
+import { moveInstallation as moveOrder } from '../orders/installation.ts';
+import { partnerFlags as flagOrders, revokeKey } from '../orders/partners.ts';
+import { hashApiKey, keyIdOf, newApiKey } from '../../partner/api-key.ts';
+import { partnerSecretManifest } from '../../partner/key-secret.ts';
+import { MODE_ANNOTATION } from '../../partner/key-terms.ts';
+import { defined } from '../../platform/process/defined.ts';
+import { duration, printable, table } from '../../platform/process/terminal.ts';
+import { timeOfId } from '../../platform/stores/ids.ts';
+import { WALK_PAGE } from '../../platform/stores/mongo-read.ts';
+import { isOpen, type State } from '../../submission/states.ts';
+import type { RequestTarget } from '../view/order-words.ts';
+import { utc } from '../view/words.ts';
+import {
+  address,
+  CommandError,
+  EXIT,
+  foundId,
+  keyId,
+  keySource,
+  maybeRequestId,
+  partner as partnerName,
+  RATE_DEFAULT,
+  requestId,
+  UsageError,
+  type Call,
+  type Command,
+  type OptionName,
+  type Report,
+} from './command.ts';
+
+/** Lists are cut, counts are not. */
+const CHANGES_LISTED = 200;
+const PROGRESS_EVERY_MS = 2_000;
+
+interface Guarded extends Command {
+  /** Cannot be undone, so it needs the operator's name. */
+  readonly final?: true | undefined;
+  /** Needs a reason. */
+  readonly reasoned?: true | undefined;
+}
+
+export function guarded({ final, reasoned, run, ...command }: Guarded): Command {
+  const { name, options } = command;
+  return {
+    ...command,
+    options: [...options, 'as', 'why'],
+    run: async (call) => {
+      const { yes, why } = call.values;
+      if (reasoned && yes && why === undefined)
+        throw new UsageError(`${name}: --why is missing: it is the reason`);
+      // What cannot be undone is not done by "somebody in a pod".
+      if (final && yes && call.stores.trail.nameFrom === 'host')
+        throw new UsageError(`${name}: --as is missing: it cannot be undone, so say who you are`);
+      try {
+        return await run(call);
+      } catch (error) {
+        throw error instanceof OrderRefused ? new CommandError(error.message) : error;
+      }
+    },
+  };
+}
+
+interface OneCommand<T> extends Omit<Guarded, 'name' | 'run' | 'final'> {
+  readonly order: OneOrder<T>;
+  /** Needs no `--yes`. */
+  readonly atOnce?: true;
+  readonly given: (call: Call) => Given;
+}
+
+function oneCommandOf<T>(one: OneCommand<T>): Command {
+  const { name, final } = one.order;
+  return guarded({
+    ...one,
+    name,
+    final,
+    options: [...one.options, ...(one.atOnce ? [] : (['yes'] as const))],
+    run: (call) => runOne(one, call),
+  });
+}
+
+const CHANGED = { whyNot: 'changed meanwhile: look at it with "show" and decide again' };
+
+async function runOne<T>(
+  { order, atOnce, given: givenBy }: OneCommand<T>,
+  call: Call,
+): Promise<Report> {
+  const { values, note } = call;
+  const opened = await openOrder(order, givenBy(call), call, { reveal: !values.json });
+  const { plan, words } = opened;
+  const { subject, notes = [], would, done, unchanged = CHANGED, json } = words;
+  const refusal = ({ whyNot, later }: OrderPlan): CommandError =>
+    new CommandError(`${subject} ${whyNot}`, later && EXIT.later);
+  const told = (line: string, model: object): Report => ({ json: model, text: printable(line) });
+  if (plan.whyNot !== undefined) throw refusal(plan);
+  if (plan.nothing !== undefined) {
+    const why = plan.nothing;
+    const model = { ...json.dry, result: 'nothing_to_do', why };
+    return told(`${subject}  nothing to do: ${why}`, model);
+  }
+  if (!values.yes && !atOnce) {
+    const model = { dry_run: true, ...json.dry };
+    return told(`${would}; nothing was changed; add --yes to do it`, model);
+  }
+  for (const one of notes) note(one);
+  if (!(await opened.act())) throw refusal(unchanged);
+  return told(done, json.done);
+}
+
+/** A line of a list, for programs and for people. */
+interface Row {
+  readonly json: object;
+  readonly cells: readonly string[];
+}
+
+interface Summary {
+  readonly json: object;
+  readonly line: string;
+  readonly notes: readonly (string | false)[];
+  /** A repeat of the command may do what is left. */
+  readonly isLeft: boolean;
+  /** Where a repeat of a stopped order may begin. */
+  readonly since?: Date | undefined;
+}
+
+/** An order about many targets, and how it is reported. */
+export interface Many<T> extends Omit<ManyOrder<T>, 'each' | 'paged'> {
+  readonly total: number | undefined;
+  row(target: T, plan: OrderPlan, outcome: Outcome): Row;
+  summary(tally: Tally<T>, rows: readonly Row[]): Summary | Promise<Summary>;
+}
+
+export async function runAll<T>(many: Many<T>, call: Call): Promise<Report> {
+  const tally: Tally<T> = { looked: 0, possible: 0, done: 0, isStopped: false };
+  const rows: Row[] = [];
+  // Long lists are cut, so what was left has room of its own.
+  const room = { planned: CHANGES_LISTED, left: CHANGES_LISTED };
+  const each = (target: T, plan: OrderPlan, outcome: Outcome): void => {
+    const row = many.row(target, plan, outcome);
+    const kind = outcome === 'left' || outcome === 'unsure' ? 'left' : 'planned';
+    room[kind] -= 1;
+    if (room[kind] >= 0) rows.push(row);
+  };
+  const order = { ...many, each, paged: progressOf(many.total, call) };
+  try {
+    await runMany(order, tally, call.stores.trail, call.stop);
+  } catch (fault) {
+    // The report says what was done and where to go on.
+    tally.isStopped = true;
+    if (tally.looked === 0) throw fault;
+    return { ...(await reportOf(many, tally, rows)), fault };
+  }
+  return reportOf(many, tally, rows);
+}
+
+async function reportOf<T>(many: Many<T>, tally: Tally<T>, rows: readonly Row[]): Promise<Report> {
+  const { looked, isStopped } = tally;
+  const { json, line, notes, isLeft, since } = await many.summary(tally, rows);
+  const cells = rows.map((row) => row.cells.map(printable));
+  const more = looked > rows.length ? [`… and ${looked - rows.length} more`] : [];
+  const text = [...(rows.length > 0 ? [table(cells, '')] : []), ...more, line].join('\n');
+  const told = notes.filter((note) => note !== false);
+  if (!isStopped) {
+    const code = looked === 0 || isLeft ? EXIT.found : EXIT.ok;
+    return { json, text, notes: told, code };
+  }
+  const where = since === undefined ? '' : ` with --since "${utc(since)}"`;
+  const stopped = `stopped: what was done stays done; to go on, give the same command again${where}`;
+  return {
+    json: { ...json, stopped: true, stopped_before: since ?? null },
+    text,
+    notes: [...told, stopped],
+    code: EXIT.stopped,
+  };
+}
+
+/** Reports how many are done, the speed and the time that remains. */
+function progressOf(
+  total: number | undefined,
+  { note, clock }: Pick<Call, 'note' | 'clock'>,
+): (count: number) => void {
+  const startedMs = clock.monotonicMs();
+  let [toldMs, done] = [startedMs, 0];
+  return (count) => {
+    done += count;
+    const now = clock.monotonicMs();
+    if (now - toldMs < PROGRESS_EVERY_MS) return;
+    toldMs = now;
+    const elapsedMs = now - startedMs;
+    const rate = Math.round((done * 1_000) / elapsedMs);
+    const [of, time] =
+      total === undefined
+        ? ['', '']
+        : [
+            ` of about ${total}`,
+            `, about ${duration((Math.max(0, total - done) * elapsedMs) / done)} left`,
+          ];
+    note(`${done}${of} requests, ${rate} a second${time}`);
+  };
+}
+
+const [dead, unanswered] = ['dead_lettered', 'undeliverable'] as const;
+
+const queryOptions = [
+  'state',
+  'reason',
+  'partner',
+  'since',
+  'until',
+  'limit',
+  'rate',
+] as const satisfies OptionName[];
+
+const ofRequest = ({ positionals: [id, right], values: { why } }: Call): Given =>
+  defined({ id, address: right, why });
+const many = { positionals: [maybeRequestId], options: [], given: ofRequest } as const;
+const one = { positionals: [requestId], options: [], given: ofRequest } as const;
+
+export const aside = oneCommandOf({
+  ...one,
+  order: asideOrder,
+  positionals: [foundId],
+  reasoned: true,
+});
+
+export const retry = manyCommandOf(
+  { ...many, order: retryOrder, atOnce: true },
+  { past: 'retried', states: [dead, unanswered], act: retryAll },
+);
+
+export const resend = manyCommandOf(
+  { ...many, order: resendOrder },
+  {
+    past: 'resent',
+    states: ['completed', unanswered],
+    act: async ([target], given, context) => Number(await resendOrder.act(target!, given, context)),
+    // Each account is updated by itself, because its e-mail's version changes.
+    size: 1,
+  },
+);
+
+export const close = manyCommandOf(
+  { ...many, order: closeOrder, reasoned: true },
+  { past: 'closed', states: ['recorded', 'account_created', dead], act: closeAll },
+);
+
+export const reopen = oneCommandOf({ ...one, order: reopenOrder });
+
+export const bounce = oneCommandOf({
+  order: bounceOrder,
+  positionals: [],
+  options: ['request', 'messageId', 'email', 'status'],
+  atOnce: true,
+  given: ({ values: { request: id, messageId, email, status } }) => {
+    if ([id, messageId, email].filter((given) => given !== undefined).length !== 1)
+      throw new UsageError('bounce: give one of --request, --message-id or --email');
+    return defined({ id, messageId, email, status });
+  },
+});
+
+export const correctEmail = oneCommandOf({
+  ...one,
+  order: correctOrder,
+  positionals: [requestId, address],
+});
+
+export const release = oneCommandOf({ ...one, order: releaseOrder });
+
+interface Query {
+  readonly past: string;
+  readonly states: readonly State[];
+  /** Returns how many were unchanged and done. */
+  readonly act: typeof retryAll;
+  /** Targets of one call of `act`. */
+  readonly size?: number;
+}
+
+/** An order about one request if an id is given, else about all that a query finds. */
+function manyCommandOf(command: OneCommand<RequestTarget>, query: Query): Command {
+  const { name, final } = command.order;
+  return guarded({
+    ...command,
+    name,
+    final,
+    options: [...queryOptions, 'yes'],
+    run: async (call) => {
+      if (call.positionals[0] === undefined)
+        return runAll(await ofQuery(command, query, call), call);
+      const surplus = queryOptions.find((option) => call.values[option] !== undefined);
+      if (surplus === undefined) return runOne(command, call);
+      throw new UsageError(`${name}: --${surplus} does not go with a REQUEST_ID`);
+    },
+  });
+}
+
+async function ofQuery(
+  { order, given: givenBy }: OneCommand<RequestTarget>,
+  { past, states, act, size = WALK_PAGE }: Query,
+  call: Call,
+): Promise<Many<RequestTarget>> {
+  const { values, stop } = call;
+  const { state, limit, yes = false, rate = RATE_DEFAULT } = values;
+  if (state === undefined || !states.includes(state)) {
+    const choice = states.map((each) => `--state ${each}`).join(' or ');
+    throw new UsageError(`${order.name}: give a REQUEST_ID, or ${choice}`);
+  }
+  const total = limit ?? (await call.stores.submissions.count(values));
+  const given = givenBy(call);
+  // `never` counts targets that a repeat would not change either.
+  let [waiting, never] = [0, 0];
+  return {
+    action: order.name,
+    pages: matching(values, { limit: limit ?? Infinity, rate: yes ? rate : Infinity, stop }, call),
+    size,
+    acts: yes,
+    plan: (target) => order.plan(target, given, call),
+    act: (targets) => act(targets, given, call),
+    about: (targets) =>
+      targets.length === 1 ? { requestId: targets[0]!.record._id } : { count: targets.length },
+    total,
+    row: ({ record, onHold }, { to, whyNot = '', inHand }, outcome) => {
+      const { _id, state: from, partnerId } = record;
+      const waits = onHold && isOpen(to as State);
+      if (waits) waiting += 1;
+      if (outcome === 'left' && inHand !== true) never += 1;
+      const held = waits ? `, and waits: ${partnerId} is on hold` : '';
+      const result = {
+        possible: `would be ${past}${held}`,
+        done: past + held,
+        unsure: `${past}, unless it changed meanwhile`,
+        left: whyNot,
+      }[outcome];
+      return {
+        json: { request_id: _id, from, ...defined({ to }), result },
+        cells: [_id, to === undefined ? from : `${from} → ${to}`, result],
+      };
+    },
+    summary: ({ looked, possible, done, reached }, rows) => {
+      const left = looked - done - never;
+      const isLeft = yes && left > 0;
+      return {
+        json: {
+          dry_run: !yes,
+          looked_at: looked,
+          possible,
+          [past]: done,
+          not_possible: never,
+          ...(yes ? { left } : {}),
+          waiting_for_a_partner_on_hold: waiting,
+          requests: rows.map(({ json }) => json),
+        },
+        line: yes ? `${done} ${past}` : `${possible} would be ${past}; add --yes to do it`,
+        notes: [
+          waiting > 0 &&
+            `${waiting} of them wait until "partner release": their partners are on hold`,
+          isLeft && `${left} not ${past}, being worked on or changed meanwhile: run it again`,
+        ],
+        isLeft,
+        since: timeOfId(reached?.record._id ?? ''),
+      };
+    },
+  };
+}
+
+export const partnerFlags = flagOrders.map((order) =>
+  oneCommandOf({
+    order,
+    positionals: [partnerName],
+    options: [],
+    atOnce: true,
+    given: ({ positionals: [partner] }) => defined({ partner }),
+  }),
+);
+
+export const keysRevoke = oneCommandOf({
+  order: revokeKey,
+  positionals: [keyId],
+  options: [],
+  given: ({ positionals: [key] }) => defined({ key }),
+});
+
+export const moveInstallation = oneCommandOf({
+  order: moveOrder,
+  positionals: [keySource],
+  options: [],
+  reasoned: true,
+  given: ({ positionals: [source] }) => defined({ source }),
+});
+
+/** Makes an API key and the manifest of its Secret; needs no store. */
+export const keysNew: Command = {
+  name: 'keys new',
+  positionals: [partnerName],
+  options: ['namespace', 'test'],
+  run: ({ positionals: [partner = ''], values, note, keysNamespace }) => {
+    const { json, test, namespace = keysNamespace } = values;
+    const slug = partner.toLowerCase().replace(/[^a-z0-9]+/g, '-');
+    const key = newApiKey(defined({ test }));
+    // Each key has its own Secret, so that the old key stays active.
+    const name = `partner-${slug}-${keyIdOf(hashApiKey(key))}`;
+    const annotations = defined({ [MODE_ANNOTATION]: test && 'test' });
+    const secret = { name, namespace, partner, keys: [key], annotations };
+    const { yaml, object } = partnerSecretManifest(secret);
+    if (!json) note(`the key, shown only now: ${key}`);
+    return Promise.resolve({ json: { key, manifest: object }, text: yaml.trimEnd() });
+  },
+};

@@ -1,0 +1,225 @@
+/** What the first page calls wrong, in which order, and when it calls nothing wrong. */
+import { expect, test } from '@jest/globals';
+import type { Finding } from '../../partner/kept-findings.ts';
+import { createLogger } from '../../platform/process/log.ts';
+import type { TallyLine } from '../view/search.ts';
+import { Activity } from './activity.ts';
+import { nowView } from './now.ts';
+import type { Pod } from './readings.ts';
+import type { ConsoleTools } from './routes.ts';
+import { startConsole } from './server.ts';
+
+const START = new Date('2026-11-27T12:00:00Z');
+const at = (seconds: number): Date => new Date(START.getTime() + seconds * 1_000);
+
+type Values = readonly (readonly [name: string, value: number, labels?: Record<string, string>])[];
+
+const pod = (component: string, values: Values = []): Pod => ({
+  at: `${component}:9090`,
+  component,
+  answers: true,
+  ready: true,
+  faults: [],
+  warnings: [],
+  samples: values.map(([name, value, labels = {}]) => ({
+    name,
+    labels,
+    value,
+    series: `${name}${JSON.stringify(labels)}`,
+  })),
+});
+const WELL: Values = [
+  ['records', 0, { state: 'recorded' }],
+  ['audit_findings', 0, { kind: 'overdue' }],
+  ['leader', 1],
+  ['probe_success', 1],
+  ['backlog_read_timestamp_seconds', START.getTime() / 1_000],
+];
+
+function viewOf(values: Values, { now = at(10), findings = [] as Finding[], putAside = 0 } = {}) {
+  const activity = new Activity(START);
+  activity.stored = { ...activity.stored, findings, putAside, at: START };
+  activity.add([pod('ingest'), pod('processor'), pod('controller', values)], START);
+  return nowView(activity, now);
+}
+
+test('nothing is wrong once the pods, the database, the counts and the audit were read', () => {
+  const none = nowView(new Activity(START), START);
+  expect(none).toMatchObject({ problems: [], unread: expect.arrayContaining(['the database']) });
+  expect(viewOf([])).toMatchObject({ problems: [], unread: ['what waits', 'the self-audit'] });
+  expect(viewOf(WELL)).toMatchObject({ problems: [], unread: [] });
+});
+
+test.each<[Values[number], string, string]>([
+  [['leader', 0], 'bad', 'none leads'],
+  [['probe_success', 0], 'bad', 'its last test submission was not completed'],
+  [['probe_mail_success', 0], 'warn', 'the relay did not take its last e-mail'],
+  [
+    ['oldest_waiting_seconds', 660, { state: 'recorded' }],
+    'bad',
+    'one has waited 11 min for its account',
+  ],
+  [
+    ['backlog_read_timestamp_seconds', at(-60).getTime() / 1_000],
+    'warn',
+    'what waits was counted 1 min 10 s ago',
+  ],
+  [['secret_problems', 2, { problem: 'short' }], 'warn', 'some cannot be used: see Partners'],
+  [
+    ['partners_keys_ending', 1],
+    'warn',
+    'the last key of 1 partner(s) ends within a week, or has ended',
+  ],
+])('%j is wrong', (value, weight, what) => {
+  const others = WELL.filter(([name]) => name !== value[0]);
+  expect(viewOf([...others, value]).problems).toMatchObject([{ weight, what }]);
+});
+
+test('a finding of the self-audit has an example, beside those that are put aside', () => {
+  const finding = { kind: 'account_missing', id: 'req_1', at: START } as const;
+  const values = ['audit_findings', 1, { kind: 'account_missing' }] as const;
+  expect(viewOf([...WELL, values], { findings: [finding], putAside: 2 })).toMatchObject({
+    problems: [{ weight: 'bad', who: 'self-audit', request: 'req_1' }],
+    putAside: 2,
+  });
+});
+
+test('dead letters that cannot be counted in time are not called none', () => {
+  const activity = new Activity(START);
+  const line = {
+    partner: 'demo',
+    state: 'dead_lettered',
+    field: '',
+    why: 'why',
+    newest: 'req_1',
+  } as const;
+  const problemsWith = (...lines: TallyLine[]) => {
+    activity.stored = { ...activity.stored, dead: { lines, from: at(-60) } };
+    return nowView(activity, START).problems;
+  };
+  expect(problemsWith({ ...line, count: 5 })).toMatchObject([
+    {
+      what: '5 given up (dead letters) since 2026-11-27 11:59:00 UTC, or more: why',
+      request: 'req_1',
+    },
+  ]);
+  expect(problemsWith()).toMatchObject([{ what: 'dead letters cannot be counted in time' }]);
+});
+
+/** Two rounds, ten seconds apart, of which the second has these counts. */
+function grown(counts: Values) {
+  const activity = new Activity(START);
+  const zeros = counts.map(([name, , labels]) => [name, 0, labels] as Values[number]);
+  for (const [index, values] of [zeros, counts].entries())
+    activity.add(
+      [pod('ingest', values), pod('processor'), pod('controller', WELL)],
+      at(index * 10),
+    );
+  return nowView(activity, at(10)).problems;
+}
+
+test('what partners and applicants get is told, whichever part is at fault', () => {
+  const got = (accepted: number, failed: number) =>
+    grown([
+      ['partner_requests_total', accepted, { partner: 'demo', status: '202' }],
+      ['partner_requests_total', failed, { partner: 'demo', status: '500' }],
+    ]);
+  expect(got(1_000, 0)).toEqual([]);
+  expect(got(999, 1)).toMatchObject([
+    { weight: 'warn', what: '1 of 1000 requests of the last 5 minutes were answered 500' },
+  ]);
+  expect(got(90, 10)).toMatchObject([{ weight: 'bad', who: 'partners' }]);
+  const ended = (completed: number, undeliverable: number) =>
+    grown([
+      ['outcomes_total', completed, { state: 'completed' }],
+      ['outcomes_total', undeliverable, { state: 'undeliverable' }],
+    ]);
+  expect(ended(4, 4)).toEqual([]);
+  expect(ended(95, 10)).toEqual([]);
+  expect(ended(30, 10)).toMatchObject([
+    { weight: 'warn', what: '10 of 40 e-mails of the last hour were refused for good' },
+  ]);
+});
+
+test('one e-mail that waits is the fault of its recipient, and many are ours', () => {
+  const problemsWith = (count: number) =>
+    viewOf([
+      ...WELL,
+      ['oldest_waiting_seconds', 7_200, { state: 'account_created' }],
+      ['records', count, { state: 'account_created' }],
+    ]).problems;
+  expect(problemsWith(49)).toEqual([]);
+  expect(problemsWith(50)).toMatchObject([
+    { weight: 'warn', what: 'many wait for the e-mail, one for 2 h' },
+  ]);
+});
+
+test('data is as old as what was read longest ago', () => {
+  const { fresh } = viewOf(WELL, { now: at(29) });
+  expect(fresh).toMatchObject({ since: START, leftMs: 1_000 });
+  expect(viewOf(WELL, { now: at(31) }).fresh.leftMs).toBe(-1_000);
+});
+
+/** What the tiles say: the figure, its unit, and what stands beside it. */
+async function tilesOf(activity: Activity): Promise<Readonly<Record<string, string>>> {
+  const now = activity.rounds.at(-1)!.at;
+  const server = await startConsole({
+    host: '127.0.0.1',
+    port: 0,
+    secret: 'a secret of 32 characters or more',
+    command: 'partner-ingest',
+    tools: { activity, reads: {} } as unknown as ConsoleTools,
+    ended: new Set(),
+    clock: { now: () => now, monotonicMs: () => 0 },
+    log: createLogger('console', 'silent'),
+    databaseFault: () => undefined,
+  });
+  try {
+    const text = await (await fetch(server.url)).text();
+    const tiles = [...text.matchAll(/<div><dt>(.*?)<\/dt><dd>(.*?)<\/div>/g)];
+    const words = (html = ''): string => html.replaceAll(/<[^>]*>/g, ' ').replaceAll(/\s+/g, ' ');
+    return Object.fromEntries(tiles.map(([, name, html]) => [name, words(html).trim()]));
+  } finally {
+    await server.close();
+  }
+}
+
+/** Rounds of 10 s: at each, `of` gives the requests a minute, those that wait, and the time to accept. */
+function activityOf(seconds: number, of: (at: number) => readonly [number, number, number]) {
+  const activity = new Activity(START);
+  const total = { answers: 0, quick: 0, slow: 0 };
+  for (let now = 0; now <= seconds; now += 10) {
+    const [aMinute, waiting, acceptSeconds] = of(now);
+    total.answers += aMinute / 6;
+    total[acceptSeconds < 1 ? 'quick' : 'slow'] += 1;
+    const ingest = pod('ingest', [
+      ['requests_total', total.answers, { status: '202' }],
+      ['accept_seconds_bucket', total.quick, { le: '1' }],
+      ['accept_seconds_bucket', total.quick + total.slow, { le: '4' }],
+    ]);
+    const controller = pod('controller', [['records', waiting, { state: 'recorded' }]]);
+    activity.add([ingest, controller], at(now));
+  }
+  return activity;
+}
+
+test('a tile stands beside the figure of an hour before, whatever was between', async () => {
+  const HOUR = 3_600;
+  const activity = activityOf(2 * HOUR, (second) => {
+    if (second === 2 * HOUR) return [60, 3, 0.5];
+    return Math.abs(second - HOUR) < 150 ? [120, 7, 2] : [9_000, 999, 0.5];
+  });
+  expect(await tilesOf(activity)).toMatchObject({
+    'Accepted (202)': '60 a minute 1 h before: 120',
+    'Waiting for an account': '3 requests 1 h before: 7',
+    'Time to accept, p99': '990 ms 1 h before: 4 s',
+    'Our fault (5xx)': '0 a minute 1 h before: 0',
+  });
+});
+
+test('without an hour there is no figure before, and what was not compared yet is no 0', async () => {
+  const steady = (seconds: number) => tilesOf(activityOf(seconds, () => [60, 3, 0.5]));
+  expect((await steady(0))['Accepted (202)']).toBe('– a minute');
+  expect((await steady(3_440))['Accepted (202)']).toBe('60 a minute');
+  expect((await steady(3_500))['Accepted (202)']).toBe('60 a minute 1 h before: 60');
+});

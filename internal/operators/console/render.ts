@@ -1,0 +1,160 @@
+/** Turns models into pages: escaped, printable, and never cached. */
+import { fileURLToPath } from 'node:url';
+import { Eta } from 'eta';
+import type { FastifyInstance, FastifyReply } from 'fastify';
+import type { Clock } from '../../platform/process/clock.ts';
+import { duration, printable } from '../../platform/process/terminal.ts';
+import { formOwner, type ConsolePerson } from './sign-in.ts';
+import type { State } from '../../submission/states.ts';
+import { causesOf, keyStatusInWords, switchedOffBy, type PartnerView } from '../view/partners.ts';
+import { toneOf } from '../view/request.ts';
+import { utcSeconds } from '../view/words.ts';
+
+interface Model {
+  readonly title: string;
+  /** 200 if absent. */
+  readonly status?: number;
+  readonly [name: string]: unknown;
+}
+
+declare module 'fastify' {
+  interface FastifyReply {
+    page(name: string, model: Model): FastifyReply;
+    /** A page of one sentence. */
+    say(status: number, sentence: string): FastifyReply;
+  }
+}
+
+/** Text that needs no escaping. */
+class Html {
+  readonly text: string;
+  readonly isNumber: boolean;
+
+  constructor(text: string, isNumber = false) {
+    this.text = text;
+    this.isNumber = isNumber;
+  }
+}
+
+const { escapeFunction: escapeHtml } = new Eta().config;
+
+/** Also replaces control and direction marks, which garble a page. */
+function escaped(value: unknown): string {
+  return value instanceof Html ? value.text : escapeHtml(printable(String(value)));
+}
+
+const eta = new Eta({
+  views: fileURLToPath(new URL('pages', import.meta.url)),
+  cache: true,
+  escapeFunction: escaped,
+});
+
+const numbers = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
+
+/** A time as `internal/operators/view` writes it. */
+const UTC = /(\d{4}-\d\d-\d\d) (\d\d:\d\d(?::\d\d(?:\.\d+)?)?) UTC/g;
+
+/** What every template may use. */
+const words = {
+  number: (value: number | undefined): string =>
+    value === undefined ? '–' : numbers.format(value < 100 ? value : Math.round(value)),
+  percent: (share: number | undefined): string => {
+    if (share === undefined) return '–';
+    return share > 0 && share < 0.001 ? '< 0.1 %' : `${numbers.format(share * 100)} %`;
+  },
+  seconds: (value: number | undefined): string =>
+    value === undefined ? '–' : duration(value * 1_000),
+  /** A script may show the reader's own time instead. */
+  time: (date: Date | undefined): Html | string =>
+    date === undefined
+      ? '–'
+      : new Html(`<time datetime="${date.toISOString()}">${utcSeconds(date)} UTC</time>`),
+  /** Marks the times in the text. */
+  timed: (text: string): Html =>
+    new Html(escaped(text).replace(UTC, '<time datetime="$1T$2Z">$&</time>')),
+  partnerLink: (name: string): Html =>
+    new Html(`<a href="/partners/${encodeURIComponent(name)}">${escaped(name)}</a>`),
+  activeOf: ({ active, inactive }: PartnerView['keys']): string =>
+    `${active} of ${active + inactive}`,
+  /** Opens in a new tab, so that a list stays. */
+  request: (id: string): Html =>
+    new Html(
+      `<a href="/requests/${encodeURIComponent(id)}" target="_blank" rel="noopener">${escaped(id)}</a>`,
+    ),
+  /** A figure that leads to the list it counts. */
+  listLink: (address: string, count: number): Html =>
+    new Html(`<a href="${escaped(address)}">${numbers.format(count)}</a>`, true),
+  badge: (state: string, tone: string): Html =>
+    new Html(`<b class="badge ${tone}">${escaped(state)}</b>`),
+  statusBadge: (status: string): Html =>
+    words.badge(status, { active: 'good', 'no keys': 'other' }[status] ?? 'bad'),
+  badgeOf: (state: State): Html => words.badge(state, toneOf(state)),
+  requests: (ids: readonly string[]): Html => {
+    const links = ids.map((id) => words.request(id).text).join('<br>');
+    return new Html(`<details><summary>${ids.length} requests</summary>${links}</details>`);
+  },
+  bad: (text: string): Html => new Html(`<span class="bad">${escaped(text)}</span>`),
+  causesOf,
+  /** Replaced by this installation's command. */
+  run: (order: string): Html => commandOf('partner-ingest', order),
+  act: (): Html => new Html(''),
+  switchedOffBy,
+  keyStatusInWords,
+};
+
+/** A command as run in this installation; a script adds a copy button. */
+function commandOf(command: string, order: string): Html {
+  const whole = `${command} ${order.replace(/^partner-ingest /, '')}`;
+  return new Html(`<code class="command">${escaped(whole)}</code>`);
+}
+
+/** `model` includes what `reply.page` adds. */
+export const htmlOf = (page: string, model: object): string =>
+  eta.render(page, { ...words, ...model });
+
+const TITLES: Readonly<Record<number, string>> = {
+  200: 'Done',
+  403: 'Not allowed',
+  404: 'Not found',
+  429: 'Too many requests',
+  503: 'Not available',
+};
+
+/** `@fastify/csrf-protection` must be registered, and `request.person` be known. */
+export function addPages(
+  app: FastifyInstance,
+  {
+    oidc,
+    clock,
+    command,
+  }: { readonly oidc: boolean; readonly clock: Clock; readonly command: string },
+): void {
+  const run = (order: string): Html => commandOf(command, order);
+  /** A link to the plan, for an operator only. */
+  const actFor =
+    (person: ConsolePerson | undefined) =>
+    (order: { readonly name: string; readonly part: string } | undefined): Html =>
+      order === undefined || person?.role !== 'operator'
+        ? new Html('')
+        : new Html(
+            `<a href="/orders/${order.name}/${encodeURIComponent(order.part)}" aria-label="Do it here: ${order.name}">Do it here</a>`,
+          );
+  app.decorateReply('page', function page(this: FastifyReply, name: string, model: Model) {
+    const html = htmlOf(name, {
+      person: this.request.person,
+      oidc,
+      run,
+      act: actFor(this.request.person),
+      now: clock.now(),
+      ...model,
+      csrf: this.generateCsrf({ userInfo: formOwner(this.request) }),
+    });
+    return this.code(model.status ?? 200)
+      .type('text/html; charset=utf-8')
+      .header('cache-control', 'no-store')
+      .send(html);
+  });
+  app.decorateReply('say', function say(this: FastifyReply, status: number, sentence: string) {
+    return this.page('message', { title: TITLES[status] ?? 'Not done', status, message: sentence });
+  });
+}

@@ -1,0 +1,423 @@
+/** Orders about one request and its account, or about many. */
+import { normalizeEmail } from '../../application/fields.ts';
+import { mailReason } from '../../application/reasons.ts';
+import { accountOfMessageId } from '../../mail/message.ts';
+import { reasonOf } from '../../mail/relay-answers.ts';
+import { DAY_MS, later } from '../../platform/process/clock.ts';
+import { pause } from '../../platform/process/deadline.ts';
+import { findingName } from '../../self-audit/rules.ts';
+import { suspectsAt } from '../../self-audit/walk.ts';
+import { isOpen } from '../../submission/states.ts';
+import { isBounced } from '../../submission/submission.ts';
+import type { Search } from '../../submission/support-queries.ts';
+import { lookUp } from '../view/look-up.ts';
+import {
+  asideWords,
+  bounceWords,
+  closeWords,
+  correctionWords,
+  dueWords,
+  releaseWords,
+  type Correction,
+  type CorrectionLeft,
+  type Findings,
+  type RequestTarget,
+} from '../view/order-words.ts';
+import { linkUsed, planOf, stateAfter, type Order, type Plan } from '../view/plans.ts';
+import { utc } from '../view/words.ts';
+import {
+  OrderRefused,
+  type Given,
+  type OrderContext,
+  type OneOrder,
+  type OrderStores,
+} from './order.ts';
+
+/** Within this time, a repeated order of many resends nothing twice. */
+const RESENT_MS = DAY_MS;
+/** A try fails if another order wrote to the account between its read and its release. */
+const RELEASE_TRIES = 5;
+
+export async function requestTarget(
+  { id = '' }: Given,
+  { stores, clock }: OrderContext,
+): Promise<RequestTarget> {
+  const record = await lookUp(id, stores, clock.now());
+  if ('missing' in record) throw new OrderRefused(record.missing);
+  const [account, onHold] = await Promise.all([
+    stores.accounts.find('requestId', record._id),
+    record.partnerId !== undefined && stores.holds.isSet(record.partnerId),
+  ]);
+  return { record, account, onHold };
+}
+
+/** Holds no personal data. */
+function requestSeen({ record, account, onHold }: RequestTarget): readonly unknown[] {
+  const { state, version, pastRetention } = record;
+  const { _id, mailVersion, linkVersion, notifiedAt, releasedAt, closedAt } = account ?? {};
+  const used = account?.activation?.usedAt;
+  const link = [_id, mailVersion, linkVersion, notifiedAt, releasedAt, closedAt, used];
+  return [record._id, state, version, pastRetention, onHold, ...link, account?.mail?.begun];
+}
+
+const planned =
+  (order: Order) =>
+  ({ record, account }: RequestTarget, _given: Given, { clock }: OrderContext): Plan =>
+    planOf(order, record, account, clock.now());
+
+const ofRequest = (order: Order) => ({
+  select: requestTarget,
+  seen: requestSeen,
+  plan: planned(order),
+});
+
+export const retry: OneOrder<RequestTarget> = {
+  ...ofRequest('retry'),
+  name: 'retry',
+  act: async (target, given, context) => (await retryAll([target], given, context)) === 1,
+  words: (target, shown) => dueWords(target, shown),
+};
+
+export const resend: OneOrder<RequestTarget> = {
+  ...ofRequest('resend'),
+  name: 'resend',
+  plan: (target, given, context) =>
+    resentBefore(target, given, context) ?? planned('resend')(target, given, context),
+  act: async (target, given, { stores }) => {
+    if (!(await wish(target, stores, 'mailAgain'))) return false;
+    const event = target.record.state === 'completed' ? 'resend' : 'retry';
+    return (await move([target], event, `${resendOf(given)} by ${stores.trail.by}`, stores)) === 1;
+  },
+  words: (target, shown) => dueWords(target, shown, 'the same link is mailed again'),
+};
+
+/** The order's name in the history; a repeated order of many has the same `why`. */
+function resendOf({ id, why }: Given): string {
+  if (id !== undefined) return 'operator resend';
+  return `operator resend of many${why === undefined ? '' : ` (${why})`}`;
+}
+
+/** A repeated order of many mails nobody twice. */
+function resentBefore(
+  { record }: RequestTarget,
+  given: Given,
+  { clock }: OrderContext,
+): Plan | undefined {
+  if (given.id !== undefined) return undefined;
+  const since = later(clock.now(), -RESENT_MS);
+  const done = record.history.findLast(
+    ({ at, reason }) => at > since && reason?.startsWith(`${resendOf(given)} by `),
+  );
+  return (
+    done && {
+      whyNot: `was resent ${utc(done.at)} UTC by this order: another --why makes another order`,
+    }
+  );
+}
+
+export const close: OneOrder<RequestTarget> = {
+  ...ofRequest('close'),
+  name: 'close',
+  final: true,
+  act: async (target, given, context) => (await closeAll([target], given, context)) === 1,
+  words: closeWords,
+};
+
+export const reopen: OneOrder<RequestTarget> = {
+  ...ofRequest('reopen'),
+  name: 'reopen',
+  act: async (target, _given, { stores }) => {
+    if (target.account !== undefined && !(await wish(target, stores, 'reopen'))) return false;
+    const reason = `operator reopened it, by ${stores.trail.by}`;
+    return (await move([target], 'reopen', reason, stores)) === 1;
+  },
+  words: (target, shown) => dueWords(target, shown, 'it is worked on again'),
+};
+
+interface Bounced extends RequestTarget {
+  /** The bounce is of an earlier e-mail; only a Message-ID shows this. */
+  readonly isEarlier: boolean;
+}
+
+export const bounce: OneOrder<Bounced> = {
+  ...ofRequest('bounce'),
+  name: 'bounce',
+  select: async (given, context) => {
+    const { messageId, email } = given;
+    const mail = messageId === undefined ? undefined : accountOfMessageId(messageId);
+    if (messageId !== undefined && mail === undefined)
+      throw new OrderRefused('the Message-ID is none of ours: nothing was changed');
+    const recipient =
+      email === undefined
+        ? undefined
+        : await context.stores.accounts.find('emailNormalized', normalizeEmail(email));
+    if (email !== undefined && recipient === undefined)
+      throw new OrderRefused('no account has this address: nothing was changed');
+    const id = given.id ?? mail?.accountId ?? recipient?.requestId ?? '';
+    const target = await requestTarget({ id }, context);
+    const isEarlier = mail !== undefined && target.account?.mailVersion !== mail.mailVersion;
+    return { ...target, isEarlier };
+  },
+  plan: (target, given, context) => {
+    const { record, account, isEarlier } = target;
+    if (isEarlier)
+      return {
+        nothing: 'it is about an earlier e-mail, which was reported before or followed by another',
+      };
+    return account !== undefined && record.state === 'undeliverable'
+      ? { nothing: 'it is undeliverable already' }
+      : planned('bounce')(target, given, context);
+  },
+  act: ({ record }, { status }, { stores }) => {
+    const code = status === undefined ? '' : ` (${status})`;
+    const reason = `the e-mail bounced after the mail server had taken it${code}, reported by ${stores.trail.by}`;
+    // Only the record changes: the account keeps `notifiedAt` until a retry removes it.
+    const reasons = [mailReason(reasonOf(status))];
+    const seen = { seen: record, accountId: record.accountId, reasons };
+    return stores.moves.move('report_bounce', seen, reason);
+  },
+  words: bounceWords,
+};
+
+export async function retryAll(
+  targets: readonly RequestTarget[],
+  _given: Given,
+  { stores }: OrderContext,
+): Promise<number> {
+  const open = targets.filter(({ record }) => isOpen(record.state));
+  const others = targets.filter(({ record }) => !isOpen(record.state));
+  const hurried = await those(open, ({ record }) => stores.moves.hurry(record));
+  const ready = await those(others, (target) => wantsMail(target, stores));
+  const reason = `operator retry by ${stores.trail.by}`;
+  return hurried.length + (await move(ready, 'retry', reason, stores));
+}
+
+/**
+ * Before a retry: orders an e-mail in place of one that came back. False if the account has
+ * changed.
+ */
+async function wantsMail(target: RequestTarget, stores: OrderStores): Promise<boolean> {
+  const { record, account } = target;
+  if (account?.notifiedAt === undefined || linkUsed(account) || !isBounced(record)) return true;
+  return wish(target, stores, 'mailAgain');
+}
+
+/**
+ * Orders an e-mail; false if account or request has changed. Written before the record, so that a
+ * repeat works after an interruption.
+ */
+async function wish(
+  target: RequestTarget,
+  stores: OrderStores,
+  how: 'mailAgain' | 'reopen',
+): Promise<boolean> {
+  return (await isUnchanged(target, stores)) && stores.corrections[how](target.account!);
+}
+
+export async function closeAll(
+  targets: readonly RequestTarget[],
+  { why = '' }: Given,
+  { stores }: OrderContext,
+): Promise<number> {
+  await move(targets, 'close', `operator closed it: ${why}, by ${stores.trail.by}`, stores);
+  const now = await stores.submissions.checked(targets.map(({ record }) => record._id));
+  const closed = new Set(now.flatMap(({ _id, state }) => (state === 'closed' ? [_id] : [])));
+  const accounts = targets.flatMap(({ record, account }) =>
+    account !== undefined && closed.has(record._id) ? [account._id] : [],
+  );
+  await stores.corrections.close(accounts);
+  return closed.size;
+}
+
+export const correctEmail: OneOrder<Correction> = {
+  ...ofRequest('correctEmail'),
+  name: 'account correct-email',
+  select: async (given, context) => {
+    const { address: email = '' } = given;
+    const target = await requestTarget(given, context);
+    if (planned('correctEmail')(target, given, context).to !== undefined) {
+      const other = await context.stores.accounts.find('emailNormalized', normalizeEmail(email));
+      if (other !== undefined && other._id !== target.account?._id)
+        throw new OrderRefused(
+          `the address belongs to another account (${other.requestId}); nothing was changed`,
+        );
+    }
+    return { ...target, email, left: leftToDo(target, email) };
+  },
+  plan: (target, given, context) => {
+    const plan = planned('correctEmail')(target, given, context);
+    return plan.to !== undefined && target.left === 'nothing'
+      ? { whyNot: `has account ${target.account?._id}, which has this address already` }
+      : plan;
+  },
+  act: (target, _given, { stores }) => correct(target, stores),
+  words: correctionWords,
+};
+
+/** A repeat completes a correction that was cut off after the account was written. */
+function leftToDo({ record, account }: RequestTarget, email: string): CorrectionLeft {
+  if (account?.email !== email) return 'everything';
+  const corrected = account.linkVersion !== undefined;
+  if (corrected && account.activation === undefined && account.notifiedAt === undefined)
+    return 'record_and_mail';
+  const { applicant } = record;
+  return applicant !== undefined && applicant.email !== normalizeEmail(email)
+    ? 'record'
+    : 'nothing';
+}
+
+/** False if the request or its account has changed. */
+async function correct(target: Correction, stores: OrderStores): Promise<boolean> {
+  const { record, account, email, left } = target;
+  const { moves, corrections, trail } = stores;
+  // A worker about to send to the old address must lose its claim first.
+  const takes = left !== 'record' && isOpen(record.state);
+  const seen = takes ? await moves.claim(record) : (await isUnchanged(target, stores)) && record;
+  if (!seen || account === undefined) return false;
+  if (left === 'everything' && !(await corrections.correctEmail(account, email, takes)))
+    return false;
+  const applicant = { ...record.applicant, email: normalizeEmail(email) };
+  await moves.correctEmail(record._id, applicant.email);
+  if (left === 'record') return true;
+  const corrected = { ...target, record: { ...record, ...seen, applicant } };
+  const reason = `operator corrected the address, by ${trail.by}`;
+  if ((await move([corrected], 'correct_address', reason, stores)) === 1) return true;
+  // Another operator's order came first.
+  if ((await stores.accounts.find('_id', account._id))?.email !== email) return false;
+  if ((await stores.submissions.byId(record._id))?.state === 'account_created') return true;
+  throw new OrderRefused(
+    `${account._id} has the address and its old link is void, but ${record._id} changed meanwhile: give the same command again, and it mails the new link`,
+  );
+}
+
+export const release: OneOrder<RequestTarget> = {
+  ...ofRequest('release'),
+  name: 'account release',
+  final: true,
+  act: async (target, _given, { stores }) => {
+    const { record, account } = target;
+    const { moves, trail } = stores;
+    const moved = { seen: record, accountId: account?._id };
+    const reason = `operator release by ${trail.by}`;
+    const isFirst =
+      record.pastRetention === true
+        ? await isUnchanged(target, stores)
+        : await moves.move('release', moved, reason);
+    return isFirst && releaseAccount(account!._id, stores);
+  },
+  words: releaseWords,
+};
+
+/** An order that lost to this one may still have written to the account. False if it was erased. */
+async function releaseAccount(
+  accountId: string,
+  { accounts, corrections }: OrderStores,
+): Promise<boolean> {
+  for (let tries = 1; tries <= RELEASE_TRIES; tries += 1) {
+    const account = await accounts.find('_id', accountId);
+    if (account === undefined) return false;
+    if (account.releasedAt !== undefined || (await corrections.release(account))) return true;
+  }
+  throw new Error('the account changed each time');
+}
+
+interface Aside extends Findings {
+  /** The operator who put them all aside before. */
+  readonly before: string | undefined;
+}
+
+/** The entry in the trail puts a finding aside; nothing else is written. */
+export const aside: OneOrder<Aside> = {
+  name: 'aside',
+  select: async ({ id = '' }, context) => {
+    const { found, accounts } = await findingsAt(id, context);
+    if (found.length === 0) throw new OrderRefused(`the audit finds nothing at ${id}`);
+    const put = await context.stores.trail.putAside(found.map(findingName));
+    const [entry] = put.values();
+    const all = found.every((one) => put.has(findingName(one)));
+    const requestId = id.startsWith('req_') ? id : accounts[0]?.requestId;
+    return { id, requestId, found, before: all ? entry?.by : undefined };
+  },
+  seen: ({ found }) => found,
+  plan: ({ before }) =>
+    before === undefined ? { to: 'aside' } : { nothing: `${before} has put it aside already` },
+  act: async ({ id, found }, _given, context) =>
+    String((await findingsAt(id, context)).found) === String(found),
+  words: asideWords,
+};
+
+/** Finds more than the audit, because the retention is not known here. */
+const findingsAt = (id: string, { stores, clock }: OrderContext) =>
+  suspectsAt([id], { ...stores, accountRequestsKeptMs: Infinity }, clock);
+
+/**
+ * Checked before the account is changed: after another order between the reads of record and
+ * account, nothing would send the e-mail.
+ */
+async function isUnchanged(
+  { record: { _id, state, version, pastRetention } }: RequestTarget,
+  { submissions }: Pick<OrderStores, 'submissions'>,
+): Promise<boolean> {
+  const now = await submissions.byId(_id);
+  return now === undefined
+    ? pastRetention === true
+    : now.state === state && now.version === version;
+}
+
+/** Recreates records past their retention. Returns how many targets were unchanged. */
+async function move(
+  targets: readonly RequestTarget[],
+  event: 'retry' | 'resend' | 'correct_address' | 'close' | 'reopen',
+  reason: string,
+  { moves }: OrderStores,
+): Promise<number> {
+  const past = targets.filter(({ record }) => record.pastRetention === true);
+  const remade = await those(past, ({ record: { pastRetention: _past, ...record } }) =>
+    moves.remake(record, reason),
+  );
+  const ready = targets.flatMap((target) => {
+    const { record, account } = target;
+    const to = past.includes(target) ? undefined : stateAfter(record, account, event);
+    return to === undefined ? [] : [{ seen: record, to, accountId: account?._id }];
+  });
+  return remade.length + (await moves.moveAll(event, ready, reason));
+}
+
+/** The targets for which `act` resolved to true. */
+async function those<T>(targets: readonly T[], act: (target: T) => Promise<boolean>): Promise<T[]> {
+  const done: T[] = [];
+  for (const target of targets) if (await act(target)) done.push(target);
+  return done;
+}
+
+/** The targets of a search: at most `limit`, and `rate` a second, read part by part. */
+export async function* matching(
+  search: Search,
+  {
+    limit,
+    rate,
+    stop,
+  }: { readonly limit: number; readonly rate: number; readonly stop: AbortSignal },
+  { stores, clock }: OrderContext,
+): AsyncGenerator<RequestTarget[]> {
+  const held = new Set((await stores.holds.list()).map(({ _id }) => _id));
+  const startedMs = clock.monotonicMs();
+  let given = 0;
+  for await (const page of stores.submissions.pages(search, { bodies: false })) {
+    const size = Math.min(page.length, rate);
+    for (let from = 0; from < page.length; from += size) {
+      const part = page.slice(from, from + size).slice(0, limit - given);
+      if (part.length === 0) return;
+      const found = await stores.accounts.ofPerson({}, new Set(part.map(({ _id }) => _id)));
+      const accounts = new Map(found.map((account) => [account.requestId, account]));
+      yield part.map((record) => ({
+        record,
+        account: accounts.get(record._id),
+        onHold: held.has(record.partnerId ?? ''),
+      }));
+      given += part.length;
+      const aheadMs = (given * 1_000) / rate - (clock.monotonicMs() - startedMs);
+      if (aheadMs > 0) await pause(aheadMs, stop);
+    }
+  }
+}

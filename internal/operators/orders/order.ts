@@ -1,0 +1,213 @@
+/**
+ * Operators' orders: a target is selected, planned, and changed only if it is still the same.
+ * `view/order-words.ts` has what commands and the console print.
+ */
+import { createHash } from 'node:crypto';
+import { z } from 'zod';
+import { AccountCorrections } from '../../account/account-corrections.ts';
+import { AccountQueries } from '../../account/account-queries.ts';
+import { isEmailAddress } from '../../application/email-address.ts';
+import type { Trail } from '../trail/trail.ts';
+import { PartnerHolds } from '../../partner/flags.ts';
+import { KeyStore } from '../../partner/key-store.ts';
+import { InstallationStore } from '../../installation/installation.ts';
+import type { Clock } from '../../platform/process/clock.ts';
+import type { MoveTools } from '../../submission/move-of.ts';
+import { OperatorMoves } from '../../submission/operator-moves.ts';
+import { SupportQueries } from '../../submission/support-queries.ts';
+import type { About, Shown, Words } from '../view/order-words.ts';
+import type { Plan } from '../view/plans.ts';
+import { text, WHY_MAX } from '../view/search-fields.ts';
+
+/** The stores of orders, except the trail, which needs the operator's name. */
+export function storesOf(tools: MoveTools) {
+  const { db } = tools;
+  return {
+    submissions: new SupportQueries(db),
+    accounts: new AccountQueries(db),
+    installation: new InstallationStore(tools),
+    keys: new KeyStore(tools),
+    holds: new PartnerHolds(tools),
+    moves: new OperatorMoves(tools),
+    corrections: new AccountCorrections(tools),
+  };
+}
+
+export type OrderStores = ReturnType<typeof storesOf> & { readonly trail: Trail };
+
+export interface OrderContext {
+  readonly stores: OrderStores;
+  readonly clock: Clock;
+}
+
+/** What an operator enters. */
+export interface Given {
+  /** A request's or account's id, or a reference; absent in an order of many. */
+  readonly id?: string;
+  /** The right address of an applicant. */
+  readonly address?: string;
+  /** A bounced e-mail's Message-ID; `email` is its address, `status` the bounce's code. */
+  readonly messageId?: string;
+  readonly email?: string;
+  readonly status?: string;
+  readonly partner?: string;
+  readonly key?: string;
+  /** Of partner keys: `namespace:NAME` or `directory:PATH`. */
+  readonly source?: string;
+  readonly why?: string;
+}
+
+/** Checks what operators type in a command or a form. */
+export const givenFields = {
+  address: z.string().trim().refine(isEmailAddress, 'It is not a valid e-mail address.'),
+  status: z.string().regex(/^[245]\.\d{1,3}\.\d{1,3}$/, 'It must be like 5.1.1.'),
+  why: text(WHY_MAX),
+} as const;
+
+/** What the operator named is missing or cannot be used. */
+export class OrderRefused extends Error {
+  override readonly name = 'OrderRefused';
+}
+
+/** `nothing` says that the order was carried out before. */
+export interface OrderPlan extends Omit<Plan, 'to'> {
+  readonly to?: string;
+  readonly nothing?: string;
+}
+
+export interface OneOrder<T> {
+  /** The order's name in the trail. */
+  readonly name: string;
+  /** Cannot be undone. */
+  readonly final?: true;
+  /** Throws `OrderRefused`. */
+  select(given: Given, context: OrderContext): Promise<T>;
+  /** Differs once the target has changed. */
+  seen(target: T): readonly unknown[];
+  plan(target: T, given: Given, context: OrderContext): OrderPlan;
+  /** False if the target has changed since it was selected. */
+  act(target: T, given: Given, context: OrderContext): Promise<boolean>;
+  words(target: T, shown: Shown): Words;
+}
+
+/** An order with its target, as a command and a page show it. */
+export type OpenOrder = Awaited<ReturnType<typeof openOrder>>;
+
+/** Throws `OrderRefused`. */
+export async function openOrder<T>(
+  order: OneOrder<T>,
+  given: Given,
+  context: OrderContext,
+  { reveal }: Pick<Shown, 'reveal'>,
+) {
+  const target = await order.select(given, context);
+  const plan = order.plan(target, given, context);
+  const words = order.words(target, { ...plan, reveal });
+  const seen = JSON.stringify([order.name, ...order.seen(target)]);
+  return {
+    plan,
+    words,
+    /** Differs once the target has changed. */
+    seen: createHash('sha256').update(seen).digest('hex'),
+    /**
+     * Acts, with an entry in the trail. False if the target has changed. `begin` may throw before
+     * the change.
+     */
+    act: (begin?: () => void) =>
+      context.stores.trail.record({ action: order.name, ...words.about }, () => {
+        begin?.();
+        return order.act(target, given, context);
+      }),
+  };
+}
+
+/** A write of several targets does not say which of them had changed: then each is `unsure`. */
+export type Outcome = 'possible' | 'done' | 'unsure' | 'left';
+
+export interface ManyOrder<T> {
+  readonly action: string;
+  /** Each page is read when the one before is done. */
+  readonly pages: AsyncIterable<readonly T[]> | Iterable<readonly T[]>;
+  /** How many targets one call of `act` takes. */
+  readonly size: number;
+  /** If false, only says what would happen. */
+  readonly acts: boolean;
+  /** Undefined if the order is not about the target. */
+  plan(target: T): OrderPlan | undefined;
+  /** Returns how many targets were done; one that changed since its plan is left alone. */
+  act(targets: readonly T[]): Promise<number>;
+  /** What the trail notes: a function gives an entry for each page, a value the only entry. */
+  readonly about: About | ((targets: readonly T[]) => About);
+  each(target: T, plan: OrderPlan, outcome: Outcome): void;
+  /** Called after each page. */
+  paged(size: number): void;
+}
+
+export interface Tally<T> {
+  looked: number;
+  possible: number;
+  done: number;
+  reached?: T | undefined;
+  isStopped: boolean;
+}
+
+interface Planned<T> {
+  readonly target: T;
+  readonly plan: OrderPlan;
+}
+
+const possibleOf = <T>(some: readonly Planned<T>[]): T[] =>
+  some.flatMap(({ target, plan }) => (plan.to === undefined ? [] : [target]));
+
+/** `tally` is right also after a failure. A stop ends the order between two pages. */
+export async function runMany<T>(
+  order: ManyOrder<T>,
+  tally: Tally<T>,
+  trail: Pick<Trail, 'record'>,
+  stop: AbortSignal,
+): Promise<void> {
+  const { action, about, acts, size } = order;
+  const noted = (one: About | undefined, act: () => Promise<number>): Promise<number> =>
+    one === undefined || !acts ? act() : trail.record({ action, ...one }, act);
+  const runPage = async (page: readonly T[]): Promise<void> => {
+    const plans = page.flatMap((target) => {
+      const plan = order.plan(target);
+      return plan === undefined ? [] : [{ target, plan }];
+    });
+    const possible = possibleOf(plans);
+    const entry = typeof about === 'function' && possible.length > 0 ? about(possible) : undefined;
+    await noted(entry, async () => {
+      const before = tally.done;
+      for (let from = 0; from < plans.length; from += size)
+        await runSome(plans.slice(from, from + size), order, tally);
+      return tally.done - before;
+    });
+  };
+  await noted(typeof about === 'function' ? undefined : about, async () => {
+    for await (const page of order.pages) {
+      tally.reached = page[0];
+      tally.isStopped = stop.aborted;
+      if (tally.isStopped) break;
+      await runPage(page);
+      order.paged(page.length);
+    }
+    return tally.done;
+  });
+}
+
+async function runSome<T>(
+  some: readonly Planned<T>[],
+  order: ManyOrder<T>,
+  tally: Tally<T>,
+): Promise<void> {
+  const possible = possibleOf(some);
+  tally.reached = some[0]?.target;
+  tally.looked += some.length;
+  tally.possible += possible.length;
+  const done = order.acts && possible.length > 0 ? await order.act(possible) : 0;
+  tally.done += done;
+  const sure = done === possible.length ? 'done' : 'unsure';
+  const outcome = order.acts ? sure : 'possible';
+  for (const { target, plan } of some)
+    order.each(target, plan, plan.to === undefined ? 'left' : outcome);
+}

@@ -1,0 +1,24 @@
+/** Masks personal data on a screen. */
+import { printable } from '../../platform/process/terminal.ts';
+import { bodyFields, eachField, type Applicant } from '../../application/fields.ts';
+
+/** `reveal` must have been noted in the trail. */
+export function maskApplicant(applicant: Applicant, reveal: boolean): Applicant {
+  return eachField(({ mask }, key) => {
+    const value = applicant[key];
+    return value === undefined || reveal ? value : mask(value);
+  });
+}
+
+const names = Object.values(bodyFields).map(({ name }) => name);
+const shaped = new RegExp(
+  `(?<![\\p{L}\\p{N}])(?:${names.join('|')})(?![\\p{L}\\p{N}])|[\\p{L}\\p{M}]|\\p{N}`,
+  'giu',
+);
+
+/** The shape of any text: our own field names stay, other letters become "x" and digits "9". */
+export function maskText(text: string): string {
+  return printable(text).replaceAll(shaped, (found) =>
+    found.length > 2 ? found : /\p{N}/u.test(found) ? '9' : 'x',
+  );
+}

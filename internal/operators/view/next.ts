@@ -1,0 +1,175 @@
+/** What a request waits for, what happens next, and the operator's commands that are possible. */
+import type { Account } from '../../account/account.ts';
+import { isOpen } from '../../submission/states.ts';
+import type { FoundSubmission } from './look-up.ts';
+import { claimEnd, planOf, type Order } from './plans.ts';
+import { fromNow, utc, utcSeconds } from './words.ts';
+
+interface Circumstances {
+  readonly now: Date;
+  readonly onHold: boolean;
+  /** Undefined if the processors cannot be asked. */
+  readonly line?: LineState | undefined;
+}
+
+/** What the processors report about their work. */
+export interface LineState {
+  readonly processors: number;
+  readonly relay?: NoticedOutage | undefined;
+  readonly database?: NoticedOutage | undefined;
+}
+
+interface NoticedOutage {
+  readonly since: Date;
+  /** The reason as processors report it; may be empty. */
+  readonly why: string;
+}
+
+const PROGRAM = 'partner-ingest';
+
+/** `waits` only for an open request. */
+export function nextStep(
+  record: FoundSubmission,
+  account: Account | undefined,
+  { now, onHold, line }: Circumstances,
+): { readonly waits?: string; readonly next: string } {
+  const { _id: id, dueAt, partnerId, version } = record;
+  if (!isOpen(record.state)) return { next: afterEnd(record, account) };
+  if (onHold)
+    return {
+      waits: `"partner release": partner ${partnerId} is on hold`,
+      next: `${partnerId} is on hold: "${PROGRAM} partner release ${partnerId}" lets it go on`,
+    };
+  const until = claimEnd(record, now);
+  if (until !== undefined)
+    return {
+      waits: 'the worker that has it',
+      next: `a processor is working on it, until ${utc(until)} UTC or longer; if it dies, another takes it then`,
+    };
+  if (dueAt === undefined)
+    return {
+      waits: 'nothing, so nobody looks at it',
+      next: `something is wrong: an open request without a time to look at it; run "${PROGRAM} audit"`,
+    };
+  if (line?.database !== undefined) return untilBack('the database', line.database);
+  const isMail = record.state === 'account_created' && record.test !== true;
+  if (line?.relay !== undefined && isMail) return untilBack('the relay', line.relay);
+  // A record of version 0 waits for its job; after `dueAt`, reconcile takes it.
+  if (dueAt > now && version > 0)
+    return {
+      waits: `a retry at ${utcSeconds(dueAt)} UTC, ${fromNow(dueAt, now)}`,
+      next: `a processor takes it by itself then; "${PROGRAM} retry ${id}" makes it due now`,
+    };
+  if (line?.processors === 0)
+    return { waits: 'a processor: none answers', next: 'it is due: start a processor' };
+  const asked = line === undefined && isMail;
+  return {
+    waits: asked ? 'a free place, or the relay' : 'a free place',
+    next: `a processor takes it by itself; if none does, see "${PROGRAM} audit"${asked ? ' and the /readyz of the processors' : ''}`,
+  };
+}
+
+function untilBack(what: string, { since, why }: NoticedOutage) {
+  return {
+    waits: `${what}, which is away at least since ${utcSeconds(since)} UTC`,
+    next: `a processor takes it by itself once ${what} is back${why === '' ? '' : `; ${why}`}`,
+  };
+}
+
+function afterEnd(record: FoundSubmission, account: Account | undefined): string {
+  const { _id: id, state } = record;
+  if (record.erasedAt !== undefined)
+    return 'nothing: its personal data is gone, and with it what could be worked on';
+  if (record.test) return 'nothing: it is a test';
+  if (account?.releasedAt !== undefined)
+    return 'nothing: the account was released; the partner may apply again';
+  if (record.releasedAt !== undefined && account !== undefined)
+    return `its release was cut off: "${PROGRAM} account release ${id} --yes" completes it`;
+  const used = account?.activation?.usedAt !== undefined;
+  if (used && (state === 'undeliverable' || state === 'dead_lettered')) {
+    return `the link has been used, so the e-mail arrived: "${PROGRAM} retry ${id}" completes it and mails nothing`;
+  }
+  switch (state) {
+    case 'completed':
+      if (used) return 'nothing: the applicant has activated the account';
+      return `nothing; if the e-mail got lost: "${PROGRAM} resend ${id} --yes"`;
+    case 'rejected':
+      return 'the partner sends a corrected application; this one stays rejected';
+    case 'undeliverable':
+      return `ask the partner for the right address: "${PROGRAM} account correct-email ${id} ADDRESS --yes"`;
+    case 'dead_lettered':
+      return `correct the cause (last error), then "${PROGRAM} retry ${id}"`;
+    case 'closed':
+      return `nothing: an operator closed it; "${PROGRAM} reopen ${id} --yes" is the only way back`;
+    case 'malformed':
+      return 'the partner corrects its program and sends the application again';
+    case 'refused':
+      return 'the partner uses a valid key and sends the application again';
+    case 'withdrawn':
+      return 'the partner sends it again, as its 500 said';
+    case 'recorded':
+    case 'account_created':
+    default:
+      return 'this version does not know the state: use the version that wrote it';
+  }
+}
+
+/** An order that the console offers, too. */
+interface OfferedOrder {
+  readonly name: string;
+  /** The id of the request or partner. */
+  readonly part: string;
+}
+
+/**
+ * The commands that would change something now, ready to paste. An operator fills in the words in
+ * capitals.
+ */
+export function offersFor(
+  record: FoundSubmission,
+  account: Account | undefined,
+  { now, onHold }: Circumstances,
+) {
+  const { _id: id, partnerId, state, erasedAt } = record;
+  const can = (order: Order): boolean => planOf(order, record, account, now).to !== undefined;
+  const named = '--as NAME --why REASON';
+  const act = (name: string, part = id) => ({ name, part });
+  const offers: [isPossible: boolean, what: string, command: string, order?: OfferedOrder][] = [
+    [
+      onHold && isOpen(state),
+      'let its partner go on',
+      `partner release ${partnerId}`,
+      act('release', partnerId),
+    ],
+    [can('retry'), 'work on it now', `retry ${id}`, act('retry')],
+    [can('resend'), 'mail the same link again', `resend ${id} --yes`, act('resend')],
+    [
+      can('correctEmail'),
+      'mail another address, and void the old link',
+      `account correct-email ${id} ADDRESS --yes`,
+      act('correct-email'),
+    ],
+    [
+      can('bounce'),
+      'report that its e-mail came back',
+      `bounce --request ${id} --status CODE`,
+      act('bounce'),
+    ],
+    [can('close'), 'end it for good', `close ${id} --yes ${named}`, act('close')],
+    [can('reopen'), 'work again on what was closed', `reopen ${id} --yes ${named}`, act('reopen')],
+    [
+      can('release'),
+      'free its e-mail address and EIN for a new application',
+      `account release ${id} --yes ${named}`,
+    ],
+    [erasedAt === undefined, 'show its personal data', `show ${id} --reveal ${named}`],
+    [
+      erasedAt === undefined || account !== undefined,
+      'erase its applicant',
+      `erase ${id} --yes ${named}`,
+    ],
+  ];
+  return offers.flatMap(([isPossible, what, command, order]) =>
+    isPossible ? [{ what, command: `${PROGRAM} ${command}`, order }] : [],
+  );
+}

@@ -1,0 +1,165 @@
+/** Partners and keys: which are active, and why others are not. */
+import type { Flagged } from '../../partner/flags.ts';
+import { keyIdOf } from '../../partner/api-key.ts';
+import { secretName, STATUS_ANNOTATION } from '../../partner/key-secret.ts';
+import type { PartnerKey } from '../../partner/key-store.ts';
+import type { SecretProblem } from '../../partner/kept-findings.ts';
+import type { Reads } from './reads.ts';
+import { fromNow } from './words.ts';
+
+/** Counting more would read the index for seconds. */
+export const OPEN_COUNTED = 100_000;
+
+/** Shown in one cell of a list. */
+const PROBLEMS_SHOWN = 3;
+
+type FlagMark = Pick<Flagged, 'at' | 'by'>;
+
+const flagsOf = (flagged: readonly Flagged[]) =>
+  new Map(flagged.map(({ _id, at, by }): [string, FlagMark] => [_id, { at, by }]));
+
+export type PartnerView = Awaited<ReturnType<typeof partnersView>>[number];
+
+/** `read`: the problems of Secrets, from a caller that has read them already. */
+export async function partnersView(
+  { keys, holds }: Pick<Reads, 'keys' | 'holds'>,
+  now: Date,
+  read = keys.problems.list(),
+) {
+  const [all, problems, disabled, held] = await Promise.all([
+    keys.list(),
+    read,
+    keys.disabled.list().then(flagsOf),
+    holds.list().then(flagsOf),
+  ]);
+  const byPartner = Map.groupBy(all, ({ partnerId }) => partnerId);
+  const broken = Map.groupBy(problems, ({ partnerId }) => partnerId);
+  const named = [...broken.keys()].filter((partner) => partner !== undefined);
+  const names = new Set([...byPartner.keys(), ...named, ...disabled.keys(), ...held.keys()]);
+  return [...names].toSorted().map((partner) => {
+    const theirs = byPartner.get(partner) ?? [];
+    const { active = [], inactive = [] } = Object.groupBy(usable(theirs, now), (key) => key.status);
+    const counts = { active: active.length, inactive: inactive.length };
+    const lastUsedMs = Math.max(0, ...theirs.map((key) => key.lastUsedAt?.getTime() ?? 0));
+    return {
+      partner,
+      status: disabled.has(partner) ? 'disabled' : statusOf(counts),
+      keys: counts,
+      lastUsedAt: lastUsedMs === 0 ? undefined : new Date(lastUsedMs),
+      disabled: disabled.get(partner),
+      onHold: held.get(partner),
+      /** Secrets whose status makes keys inactive, as `namespace/name`. */
+      inactiveBy: secretsSwitchingOff(theirs, now),
+      problems: broken.get(partner) ?? [],
+    };
+  });
+}
+
+function usable(keys: readonly PartnerKey[], now: Date): PartnerKey[] {
+  return keys.filter(
+    ({ revokedAt, terms: { notAfter } }) =>
+      revokedAt === undefined && (notAfter === undefined || notAfter > now),
+  );
+}
+
+export function secretsSwitchingOff(keys: readonly PartnerKey[], now: Date): string[] {
+  const off = usable(keys, now).filter(({ status }) => status === 'inactive');
+  return [...new Set(off.map((key) => secretName(key.inactiveBy ?? key.source)))];
+}
+
+function statusOf({ active, inactive }: Record<PartnerKey['status'], number>) {
+  if (active > 0) return 'active';
+  return inactive > 0 ? 'inactive' : 'no keys';
+}
+
+/** Says what makes a partner disabled, inactive or on hold. */
+export function switchedOffBy(one: PartnerView, now: Date): string {
+  const set = (what: string, flag: FlagMark | undefined): string[] =>
+    flag === undefined ? [] : [`${what} ${fromNow(flag.at, now)} by ${flag.by}`];
+  return [
+    ...set('disabled', one.disabled),
+    ...one.inactiveBy.map((secret) => `inactive by Secret ${secret}`),
+    ...set('put on hold', one.onHold),
+  ].join('; ');
+}
+
+/** Adds the problems of its Secrets to `switchedOffBy`. */
+export function causesOf(one: PartnerView, now: Date): string {
+  const [shown, more] = [
+    one.problems.slice(0, PROBLEMS_SHOWN),
+    one.problems.length - PROBLEMS_SHOWN,
+  ];
+  return [
+    switchedOffBy(one, now),
+    ...shown.map(
+      ({ secret, message, since }) => `Secret ${secret}: ${message}, since ${fromNow(since, now)}`,
+    ),
+    ...(more > 0 ? [`${more} more problems of its Secrets`] : []),
+  ]
+    .filter((words) => words !== '')
+    .join('; ');
+}
+
+/** Each Secret of a partner: how many of its keys are active, and its problems. */
+export function secretsOf(keys: readonly KeyView[], problems: readonly SecretProblem[]) {
+  const keysOf = Map.groupBy(keys, ({ secret }) => secret);
+  const problemsOf = Map.groupBy(problems, ({ secret }) => secret);
+  return [...new Set([...keysOf.keys(), ...problemsOf.keys()])].toSorted().map((secret) => {
+    const theirs = keysOf.get(secret) ?? [];
+    return {
+      secret,
+      keys: theirs.length,
+      active: theirs.filter(({ status }) => status === 'active').length,
+      problems: problemsOf.get(secret) ?? [],
+    };
+  });
+}
+
+/** Names the command that makes a Secret's keys active again. */
+export function reactivation(secret: string): string {
+  const [namespace, name] = secret.split('/');
+  return `Secret ${secret} makes keys inactive; to undo that: kubectl -n ${namespace} annotate secret ${name} ${STATUS_ANNOTATION}=active --overwrite`;
+}
+
+type KeyView = Awaited<ReturnType<typeof keysView>>[number];
+
+export async function keysView({ keys }: Pick<Reads, 'keys'>, partner: string | undefined) {
+  const [all, flagged] = await Promise.all([keys.list(partner), keys.disabled.list()]);
+  const disabled = new Set(flagged.map(({ _id }) => _id));
+  return all.map((key) => ({
+    key: keyIdOf(key.hash),
+    partner: key.partnerId,
+    mode: key.terms.test ? 'test' : 'live',
+    status: keyStatus(key, disabled.has(key.partnerId)),
+    inactiveBy: key.inactiveBy && secretName(key.inactiveBy),
+    secret: secretName(key.source),
+    lastUsedAt: key.lastUsedAt,
+    notAfter: key.terms.notAfter,
+    cidrs: key.terms.cidrs,
+    changedAt: key.updatedAt,
+    revokedAt: key.revokedAt,
+  }));
+}
+
+function keyStatus({ revokedAt, status }: PartnerKey, disabled: boolean) {
+  if (revokedAt !== undefined) return 'revoked';
+  return disabled ? 'disabled' : status;
+}
+
+/** Example: "test, inactive by partner-keys/acme". */
+export function keyStatusInWords({ mode, status, inactiveBy }: KeyView): string {
+  const by = inactiveBy === undefined ? '' : ` by ${inactiveBy}`;
+  return (mode === 'test' ? 'test, ' : '') + status + by;
+}
+
+/** Waiting requests are counted up to `OPEN_COUNTED`. */
+export async function holdsView({ holds, submissions }: Pick<Reads, 'holds' | 'submissions'>) {
+  return Promise.all(
+    (await holds.list()).map(async ({ _id: partner, at, by }) => ({
+      partner,
+      at,
+      by,
+      waiting: await submissions.countOpen(partner, OPEN_COUNTED),
+    })),
+  );
+}

@@ -1,0 +1,16 @@
+/** The stores that views read; each function picks those it needs. */
+import type { AccountQueries } from '../../account/account-queries.ts';
+import type { Trail } from '../trail/trail.ts';
+import type { PartnerHolds } from '../../partner/flags.ts';
+import type { KeyStore } from '../../partner/key-store.ts';
+import type { SupportQueries } from '../../submission/support-queries.ts';
+
+export interface Reads {
+  readonly submissions: SupportQueries;
+  readonly accounts: AccountQueries;
+  readonly keys: Pick<KeyStore, 'list' | 'disabled' | 'problems'>;
+  readonly holds: Pick<PartnerHolds, 'list' | 'isSet'>;
+  readonly trail: Pick<Trail, 'ofRequest' | 'newest' | 'putAside'>;
+  /** The shortest retention of an account's request, by today's settings. */
+  readonly accountRequestsKeptMs: number;
+}

@@ -1,0 +1,210 @@
+/** One request: what it asked for, what became of it and why, and what may be done with it. */
+import { linkState, type Account } from '../../account/account.ts';
+import { isEmailAddress } from '../../application/email-address.ts';
+import { eachField, type Applicant } from '../../application/fields.ts';
+import { defined } from '../../platform/process/defined.ts';
+import { printable } from '../../platform/process/terminal.ts';
+import { referenceOf } from '../../platform/stores/ids.ts';
+import { cardOf, isOpen, type State } from '../../submission/states.ts';
+import type { SubmissionRecord } from '../../submission/submission.ts';
+import { checkRecord, findingName, kinds, printOf, type Kind } from '../../self-audit/rules.ts';
+import type { FoundSubmission } from './look-up.ts';
+import { nextStep, offersFor, type LineState } from './next.ts';
+import { errorOf, fromNow, utc, utcSeconds } from './words.ts';
+import { maskApplicant } from './mask.ts';
+import { accountJson, bodyInWords, recordJson, sentInWords, traceIdOf } from './record.ts';
+import type { Reads } from './reads.ts';
+import { rowOf } from './search.ts';
+import { mailsInWords, timeline } from './timeline.ts';
+
+/** Listed by e-mail address, and by EIN. */
+const OTHERS_LISTED = 10;
+const OF_THE_NEXT_STEP: readonly Kind[] = ['overdue', 'never_due'];
+
+/** `good` ended as it should, `bad` needs an operator, `other` needs the partner. */
+export type Tone = 'good' | 'open' | 'bad' | 'other';
+
+export type RequestView = Awaited<ReturnType<typeof requestView>>;
+
+/** What the audit finds wrong that no next step corrects, and what operators put aside. */
+async function wrongWith(
+  record: FoundSubmission,
+  account: Account | undefined,
+  { now, onHold }: { readonly now: Date; readonly onHold: boolean },
+  trail: Reads['trail'],
+): Promise<string[]> {
+  // The audit reads neither tests nor what is built from an account.
+  if (record.test === true || record.pastRetention === true) return [];
+  const { _id } = record;
+  const held = new Set(onHold ? [record.partnerId ?? ''] : []);
+  const found = checkRecord(record, account, { now, onHold: held });
+  const print = printOf(record, account);
+  const nameOf = (kind: Kind): string => findingName([kind, _id, print]);
+  const aside = await trail.putAside(found.map(nameOf));
+  const open = found.filter(
+    (kind) =>
+      kinds[kind].weight === 'problem' &&
+      !OF_THE_NEXT_STEP.includes(kind) &&
+      !aside.has(nameOf(kind)),
+  );
+  const meanings = open.map((kind) => kinds[kind].meaning).join(', and ');
+  const wrong = `something is wrong: it ${meanings}; "What is stuck" in docs/operations.md says what to do, and "partner-ingest aside ${_id} --yes --why REASON" puts it aside`;
+  const put = found.flatMap((kind) => {
+    const { by, why = '', at } = aside.get(nameOf(kind)) ?? {};
+    if (at === undefined) return [];
+    return [
+      `${printable(by ?? '')} put aside ${fromNow(at, now)} that it ${kinds[kind].meaning} (${printable(why)})`,
+    ];
+  });
+  return [...(open.length > 0 ? [wrong] : []), ...put];
+}
+
+/** `reveal` must have been noted in the trail. */
+export async function requestView(
+  record: FoundSubmission,
+  reads: Pick<Reads, 'submissions' | 'accounts' | 'holds' | 'trail'>,
+  {
+    now,
+    reveal,
+    line,
+  }: { readonly now: Date; readonly reveal: boolean; readonly line?: LineState },
+) {
+  const [account, onHold, actions, others] = await Promise.all([
+    reads.accounts.find('requestId', record._id),
+    record.partnerId !== undefined && reads.holds.isSet(record.partnerId),
+    reads.trail.ofRequest(record._id),
+    othersOf(record, reads),
+  ]);
+  const circumstances = { now, onHold, line };
+  const step = nextStep(record, account, circumstances);
+  const { waits } = step;
+  const wrong = await wrongWith(record, account, circumstances, reads.trail);
+  const next = [...wrong, step.next].join('; ');
+  const offers = offersFor(record, account, circumstances);
+  const happenings = timeline(record, account, actions);
+  return {
+    requestId: record._id,
+    test: record.test === true,
+    state: record.state,
+    meaning: cardOf(record.state)?.meaning ?? 'a state that this version does not know',
+    tone: toneOf(record.state),
+    facts: factsOf(record, account, { now, reveal, waits }),
+    reasons: (record.reasons ?? []).map(({ field = '', code, message, duplicateOf }) => ({
+      field,
+      code,
+      message: duplicateOf === undefined ? message : `${message} See ${duplicateOf}.`,
+    })),
+    timeline: happenings,
+    next,
+    offers,
+    /**
+     * Requests of the same e-mail address or EIN, newest first; at most `OTHERS_LISTED` of each.
+     */
+    others: others.map((one) => rowOf(one, reveal)),
+    /** The same as JSON, for programs. */
+    json: {
+      ...recordJson(record, reveal),
+      ...defined({
+        past_retention: record.pastRetention,
+        account: account === undefined ? undefined : accountJson(account, reveal, now),
+        waits_for: waits,
+      }),
+      timeline: happenings,
+      next,
+      commands: offers.map(({ what, command }) => ({ what, command })),
+      others: others.map(({ _id, state }) => ({ request_id: _id, state })),
+    },
+  };
+}
+
+async function othersOf(
+  { _id, applicant = {} }: FoundSubmission,
+  { submissions }: Pick<Reads, 'submissions'>,
+): Promise<SubmissionRecord[]> {
+  const { email = '', ein = '' } = applicant;
+  // A value such as "none" may stand in requests of many people.
+  const searches = [
+    ...(isEmailAddress(email) ? [{ email }] : []),
+    ...(/^[0-9]{9}$/.test(ein) ? [{ ein }] : []),
+  ];
+  const found = searches.map((search) => submissions.newest(search, OTHERS_LISTED + 1));
+  const byId = new Map((await Promise.all(found)).flat().map((one) => [one._id, one]));
+  byId.delete(_id);
+  return [...byId.values()].toSorted((one, other) => (one._id < other._id ? 1 : -1));
+}
+
+export function toneOf(state: State): Tone {
+  if (state === 'completed') return 'good';
+  if (isOpen(state)) return 'open';
+  return state === 'dead_lettered' || state === 'undeliverable' ? 'bad' : 'other';
+}
+
+function factsOf(
+  record: FoundSubmission,
+  account: Account | undefined,
+  { now, reveal, waits }: { now: Date; reveal: boolean; waits: string | undefined },
+) {
+  const partner = record.partnerId === undefined ? 'nobody known' : `partner ${record.partnerId}`;
+  const request: [string, string][] = record.pastRetention
+    ? [
+        ['request', 'past its retention; this comes from its account'],
+        ['from', partner],
+      ]
+    : [
+        ['received', `${utc(record.receivedAt)} UTC, ${fromNow(record.receivedAt, now)}`],
+        ['from', `${partner} at ${record.remoteIp}`],
+        ['answered', String(record.httpStatus)],
+        ['body', bodyInWords(record)],
+      ];
+  const { applicant, expiresAt } = record;
+  const rows: [string, string | undefined][] = [
+    ['reference', referenceOf(record._id)],
+    ...request,
+    ['sent', sentInWords(record)],
+    ['idempotency', keyInWords(record)],
+    ['applicant', applicant === undefined ? undefined : personInWords(applicant, reveal)],
+    ['account', account === undefined ? undefined : accountInWords(account, reveal, now)],
+    ['trace', traceIdOf(record)],
+    ['mails', account?.mail === undefined ? undefined : mailsInWords(account.mail)],
+    ['attempts', record.attempts === 0 ? undefined : `${record.attempts} failed in this state`],
+    ['last error', errorOf(record)],
+    ['waits for', waits],
+    ['kept until', expiresAt === undefined ? undefined : utc(expiresAt).slice(0, 10)],
+  ];
+  return rows.flatMap(([name, words]) => (words === undefined ? [] : [{ name, words }]));
+}
+
+function keyInWords({ idempotencyDigest, adopted }: SubmissionRecord): string | undefined {
+  if (idempotencyDigest === undefined) return undefined;
+  return adopted === true ? 'with a key, and sent again with it' : 'with a key';
+}
+
+function personInWords(person: Applicant, reveal: boolean): string {
+  const shown = maskApplicant(person, reveal);
+  const parts = eachField(({ label, leads }, key) => {
+    const value = shown[key];
+    if (value === undefined) return undefined;
+    return { leads: leads ?? false, words: label === undefined ? value : `${label} ${value}` };
+  });
+  return Object.values(parts)
+    .toSorted((one, other) => Number(other.leads) - Number(one.leads))
+    .map(({ words }) => words)
+    .join(', ');
+}
+
+function accountInWords(account: Account, reveal: boolean, now: Date): string {
+  if (account.releasedAt !== undefined)
+    return `${account._id}, released ${fromNow(account.releasedAt, now)}`;
+  const { email } = maskApplicant({ email: account.email }, reveal);
+  return `${account._id} for ${email}, ${linkInWords(account, now)}`;
+}
+
+function linkInWords(account: Account, now: Date): string {
+  const { usedAt, expiresAt } = account.activation ?? {};
+  if (usedAt !== undefined) return `its link has been used ${fromNow(usedAt, now)}`;
+  if (expiresAt === undefined)
+    return account.notifiedAt === undefined ? 'no link sent yet' : 'its link was removed';
+  return linkState(account, now) === 'expired'
+    ? `its link expired ${fromNow(expiresAt, now)}`
+    : `its link is open until ${utcSeconds(expiresAt).slice(0, 16)} UTC`;
+}

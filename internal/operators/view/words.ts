@@ -1,0 +1,54 @@
+/** How stored errors and times read on a screen; times are in UTC. */
+import { duration } from '../../platform/process/terminal.ts';
+import type { SubmissionRecord } from '../../submission/submission.ts';
+import { WITH_ERROR } from '../../submission/support-queries.ts';
+
+const CAUSES: Readonly<Record<string, string>> = {
+  EAUTH: 'the relay refuses our login',
+  ECONNECTION: 'the relay cannot be reached',
+  ECONNREFUSED: 'the relay cannot be reached',
+  ESOCKET: 'the relay cannot be reached',
+  EDNS: 'the name of the relay is not found',
+  ETIMEDOUT: 'the relay does not answer in time',
+  ETLS: 'TLS cannot be agreed on with the relay',
+  EPROTOCOL: 'the relay answers with an error',
+};
+
+/** `EAUTH AUTH PLAIN 535` → `the relay refuses our login (EAUTH AUTH PLAIN 535)`. */
+export function causeInWords(cause: string | undefined): string {
+  const [code = ''] = cause?.split(' ') ?? [];
+  return `${CAUSES[code] ?? 'the relay could not be used'}${cause === undefined ? '' : ` (${cause})`}`;
+}
+
+/** Processors store the cause behind these words. */
+const UNUSABLE = /^the mail server could not be used \(([^)]*)\)$/;
+
+export function errorInWords(stored: string): string {
+  const cause = UNUSABLE.exec(stored)?.[1];
+  return cause === undefined ? stored : causeInWords(cause);
+}
+
+export function errorOf({
+  state,
+  lastError,
+}: Pick<SubmissionRecord, 'state' | 'lastError'>): string | undefined {
+  return WITH_ERROR.includes(state) && lastError !== undefined
+    ? errorInWords(lastError)
+    : undefined;
+}
+
+/** As in "2026-11-21 09:03:11.120". */
+export function utc(date: Date): string {
+  return date.toISOString().replace('T', ' ').slice(0, -1);
+}
+
+/** As in "2026-11-21 09:03:11". */
+export function utcSeconds(date: Date): string {
+  return utc(date).slice(0, -4);
+}
+
+/** As in "3 min 5 s ago" or "in 2 h". */
+export function fromNow(date: Date, now: Date): string {
+  const distance = date.getTime() - now.getTime();
+  return distance > 0 ? `in ${duration(distance)}` : `${duration(-distance)} ago`;
+}
