@@ -4,6 +4,7 @@
  */
 import type { Collection, Db, Filter } from 'mongodb';
 import type { Applicant } from '../application/fields.ts';
+import { testEndings } from '../application/sandbox-endings.ts';
 import type { Mode } from '../partner/key-terms.ts';
 import { joinCalls, type JoinedAnswer } from '../platform/process/batcher.ts';
 import { JOINED_AT_MOST } from '../platform/stores/mongo-joined.ts';
@@ -17,6 +18,9 @@ export type Earlier = DueRecord | 'unknown' | undefined;
 /** Of all that ask together; with more, each asks for itself. */
 const READ_AT_MOST = 500;
 const READ_MS = 2_000;
+
+/** Without those whose EIN chooses their ending: some wait for an hour. */
+const judgedTests = { test: true, 'applicant.ein': { $nin: [...testEndings.keys()] } } as const;
 
 type Asker = Pick<SubmissionRecord, '_id' | 'partnerId'> & { readonly applicant: Applicant };
 type OpenRequest = DueRecord & Pick<SubmissionRecord, 'applicant'>;
@@ -37,7 +41,7 @@ export class EarlierRequests {
     this.#onHold = options.onHold;
   }
 
-  /** `applicant` is normalised. A test comes only after tests of its partner. */
+  /** `applicant` is normalised. A test comes only after tests of its partner without an ending. */
   of(asker: Asker): Promise<Earlier> {
     return this.#ask(asker);
   }
@@ -80,7 +84,7 @@ export class EarlierRequests {
     };
     const filter: Filter<SubmissionRecord> = {
       ...before,
-      ...(this.#mode.test ? { test: true } : live),
+      ...(this.#mode.test ? judgedTests : live),
       state: 'recorded',
       ...(Object.keys(partnerId).length === 0 ? {} : { partnerId }),
       $or: [

@@ -39,6 +39,46 @@ export function joinInserts<T extends { readonly _id: string }>(
   });
 }
 
+/** An update of the documents in `ids`, which are all different, that match `q`. */
+export interface Statement {
+  readonly ids: readonly string[];
+  readonly q: Document;
+  readonly u: Document;
+}
+
+/**
+ * Sends them in one command, in the order of ids. The documents of a statement that fails are sent
+ * again, each alone. `n` is how many matched; `failed` has each statement's ids that failed, with
+ * the error. Rejects without an answer, or with `NotDurableError`.
+ */
+export async function updateEach<One extends Statement, T extends Document>(
+  collection: Collection<T>,
+  statements: readonly One[],
+): Promise<{
+  readonly n: number;
+  readonly failed: ReadonlyMap<One, ReadonlyMap<string, unknown>>;
+}> {
+  const send = (parts: readonly { readonly of: One; readonly ids: readonly string[] }[]) =>
+    sendPastLockConflicts(parts, async (some) => {
+      const updates = some.map(({ of: { q, u }, ids }) => updateOf(ids, q, u));
+      return requireDurable(await writeTogether(collection, { updates }));
+    });
+  const whole = statements
+    .map((of) => ({ of, ids: of.ids.toSorted() }))
+    .toSorted((one, other) => (one.ids[0]! < other.ids[0]! ? -1 : 1));
+  const sent = await send(whole);
+  const single = [...sent.failed].flatMap(([{ of, ids }]) =>
+    ids.length === 1 ? [] : ids.map((id) => ({ of, ids: [id] })),
+  );
+  const again = single.length === 0 ? { n: 0, failed: new Map() } : await send(single);
+  const failed = new Map<One, Map<string, unknown>>();
+  for (const [{ of, ids }, error] of [...sent.failed, ...again.failed]) {
+    if (ids.length > 1) continue;
+    failed.set(of, (failed.get(of) ?? new Map<string, unknown>()).set(ids[0]!, error));
+  }
+  return { n: sent.n + again.n, failed };
+}
+
 /** An update of one document; repeating it must change nothing. */
 export interface OneUpdate<T> {
   /** The condition, without `_id`. */
@@ -71,26 +111,26 @@ export function joinUpdates<T extends { readonly _id: string }, Update extends O
     return new Map(found.map((document) => [document._id, document]));
   };
   return joinCalls(JOINED_AT_MOST, async (wanted: readonly JoinedUpdate<Update>[]) => {
-    const groups = Map.groupBy(wanted, (item) => item.alike ?? item);
-    const statements = [...groups.values()]
-      .map((items) => ({
-        items,
-        ids: items.map(({ id }) => id).toSorted(),
-        update: items[0]!.build(),
-      }))
-      .toSorted((one, other) => (one.ids[0]! < other.ids[0]! ? -1 : 1));
-    const { n, failed } = await sendPastLockConflicts(statements, async (some) => {
-      const updates = some.map(({ ids, update: { q, u } }) => updateOf(ids, q, u));
-      return requireDurable(await writeTogether(collection, { updates }));
-    });
-    const matched = statements.filter((statement) => !failed.has(statement));
-    const ids = matched.flatMap((statement) => statement.ids);
-    const after = n === ids.length ? undefined : await read(ids);
     const outcomes = new Map<JoinedUpdate<Update>, JoinedAnswer<Update | undefined>>();
+    const statements = [...Map.groupBy(wanted, (item) => item.alike ?? item).values()].flatMap(
+      (items) => {
+        try {
+          const update = items[0]!.build();
+          const ids = [...new Set(items.map(({ id }) => id))];
+          return [{ items, ids, update, q: update.q, u: update.u }];
+        } catch (error) {
+          for (const item of items) outcomes.set(item, { error });
+          return [];
+        }
+      },
+    );
+    const { n, failed } = await updateEach(collection, statements);
+    const ids = statements.flatMap((one) => one.ids.filter((id) => !failed.get(one)?.has(id)));
+    const after = n === ids.length ? undefined : await read(ids);
     for (const statement of statements) {
       const { items, update } = statement;
-      const error = failed.get(statement);
       for (const item of items) {
+        const error = failed.get(statement)?.get(item.id);
         const document = after?.get(item.id);
         const isMade = after === undefined || (document !== undefined && update.shows(document));
         const answer = isMade ? update : undefined;
