@@ -13,6 +13,7 @@ import {
   readBacklog,
   readPartnerBacklog,
 } from '../../internal/submission/due-work.ts';
+import { EarlierRequests } from '../../internal/submission/earlier-requests.ts';
 import { reportLateBounces } from '../../internal/submission/operator-moves.ts';
 import { StatusReader, type ListQuery } from '../../internal/submission/status-reader.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
@@ -29,12 +30,19 @@ const db: Db = client.db(stores.database);
 /** What was read since the last look. */
 const reads: Document[] = [];
 
+const applicantOf = (n: number) => ({
+  email: `person${n}@example.com`,
+  ein: String(100_000_000 + n),
+  businessName: 'Any',
+});
+
 beforeAll(async () => {
   const final = Array.from({ length: FINAL }, (_, index) => {
     const receivedAt = new Date(Date.now() - DAY_MS + (index * DAY_MS) / FINAL);
     const _id = newId('req', receivedAt);
     const given = { _id, receivedAt, version: 2, partnerId: 'busy', bodyUntil: LATER };
-    const { dueAt: _never, body: _body, ...record } = newRecord(given);
+    const applicant = applicantOf(index);
+    const { dueAt: _never, body: _body, ...record } = newRecord({ ...given, applicant });
     const asTest = index % 1_000 === 0 ? { test: true as const } : {};
     return { ...record, ...asTest, state: 'completed' as const, expiresAt: LATER };
   });
@@ -95,6 +103,25 @@ test('however many tests have bounced late, only those are read that have not ye
   reads.length = 0;
   await reportLateBounces({ db, clock, retention });
   expect((await plansOf()).map(({ indexes }) => indexes)).toEqual([['requests_tests_late_bounce']]);
+});
+
+test.each([
+  ['live', {}],
+  ['tests', { mode: { test: true as const } }],
+])('who came first is asked by the indexes of applicants: %s', async (_, mode) => {
+  const earlier = new EarlierRequests({ db, onHold: () => ['held'], ...mode });
+  const askers = [1, 2, 3].map((n) => ({
+    _id: newId('req', new Date()),
+    partnerId: 'busy',
+    applicant: applicantOf(n),
+  }));
+  reads.length = 0;
+  expect(await Promise.all(askers.map((asker) => earlier.of(asker)))).toEqual(Array(3));
+  const plans = await plansOf();
+  // All ask together.
+  expect(plans.map(({ indexes }) => indexes.toSorted())).toEqual([
+    ['requests_applicant_ein', 'requests_applicant_email'],
+  ]);
 });
 
 /** A range of ids at a time. */
