@@ -63,6 +63,19 @@ test('accounts and e-mails take places in turn, and one account may begin althou
   expect(places.filter((place) => place === undefined)).toHaveLength(1);
 });
 
+test('what is hastened comes before all other work of its partner', async () => {
+  const { line, begun, end } = scene();
+  line.pause();
+  line.put(['a1', 'a2', 'a3', 'a4'].map((id) => work(id, { dueAt: new Date(1) })));
+  expect([line.hasten('a4'), line.hasten('a4'), line.hasten('b1')]).toEqual([true, true, false]);
+  line.resume();
+  expect(begun[0]).toBe('a4');
+  expect(line.hasten('a4')).toBe(true);
+  await end('a4');
+  expect(line.hasten('a4')).toBe(false);
+  expect(begun).not.toContain('a3');
+});
+
 test('a pause starts no work, and closing waits for the work that has started', async () => {
   const { line, begun, end } = scene();
   line.put([work('a1'), work('a2'), work('a3')]);

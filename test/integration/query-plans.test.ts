@@ -110,18 +110,32 @@ test.each([
   ['tests', { mode: { test: true as const } }],
 ])('who came first is asked by the indexes of applicants: %s', async (_, mode) => {
   const earlier = new EarlierRequests({ db, onHold: () => ['held'], ...mode });
-  const askers = [1, 2, 3].map((n) => ({
+  const askerOf = (n: number) => ({
     _id: newId('req', new Date()),
     partnerId: 'busy',
     applicant: applicantOf(n),
-  }));
+  });
+  const byApplicant = ['requests_applicant_ein', 'requests_applicant_email'];
   reads.length = 0;
-  expect(await Promise.all(askers.map((asker) => earlier.of(asker)))).toEqual(Array(3));
-  const plans = await plansOf();
+  const askers = [1, 2, 3].map((n) => askerOf(n));
+  const answers = await Promise.all(askers.map((asker) => earlier.of(asker)));
+  expect(answers).toEqual([undefined, undefined, undefined]);
   // All ask together.
-  expect(plans.map(({ indexes }) => indexes.toSorted())).toEqual([
-    ['requests_applicant_ein', 'requests_applicant_email'],
-  ]);
+  const together = await plansOf();
+  expect(together).toHaveLength(1);
+  expect(together[0]?.indexes).toEqual(expect.arrayContaining(byApplicant));
+  expect(together[0]?.indexes).not.toContain('_id_');
+  // One whose applicant many name asks alone.
+  const many = { ...('mode' in mode ? mode.mode : {}), applicant: applicantOf(FINAL) };
+  const open = Array.from({ length: 500 }, () => newRecord({ ...many, version: 1 }));
+  await stores.requests.insertMany(open);
+  const [first] = open.map(({ _id }) => _id).toSorted();
+  await earlier.of({ ...askerOf(FINAL), partnerId: 'demo', _id: first! });
+  const [, alone] = await plansOf();
+  expect(alone?.read['limit']).toBe(1);
+  expect(alone?.indexes.some((name) => byApplicant.includes(name))).toBe(true);
+  expect(alone?.indexes).not.toContain('_id_');
+  await stores.requests.deleteMany({ _id: { $in: open.map(({ _id }) => _id) } });
 });
 
 /** A range of ids at a time. */

@@ -319,7 +319,9 @@ function plain(value: unknown): unknown {
   const text = JSON.stringify(value ?? null, (_key, inner: unknown) =>
     inner === null ? undefined : inner,
   );
-  return text === undefined ? undefined : JSON.parse(text.replaceAll(/(acc|claim)_[0-9a-z]{26}/g, '$1'));
+  return text === undefined
+    ? undefined
+    : JSON.parse(text.replaceAll(/(acc|claim)_[0-9a-z]{26}/g, '$1'));
 }
 
 async function contents({ db }: Opened): Promise<unknown> {
