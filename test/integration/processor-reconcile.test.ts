@@ -212,9 +212,9 @@ test('what another one waits for is hastened once it is due, and never before it
   const backsOff = await insert({ version: 1, attempts: 1, dueAt: soon });
   expect(await hasten(backsOff)).toEqual([]);
   expect(await read(backsOff)).toEqual(backsOff);
-  const due = await insert({ version: 1 });
+  const isDue = await insert({ version: 1 });
   clock.advance(FIRST_DUE_MS);
-  expect(await hasten(due)).toEqual([`${due._id} 0`]);
+  expect(await hasten(isDue)).toEqual([`${isDue._id} 0`]);
   // One that nobody claimed gets the time for its withdrawal, counted from now.
   const unclaimed = await insert({ dueAt: clock.now() });
   expect(await hasten(unclaimed)).toEqual([]);

@@ -27,7 +27,7 @@ export function joinCalls<Call, Answer>(
     readonly call: Call;
   }
   const waiting: Waiting[] = [];
-  const { plan } = newBatcher<Waiting>(
+  const batcher = newBatcher<Waiting>(
     JOINED_IN_FLIGHT,
     () => waiting.splice(0, most),
     async (batch) => {
@@ -46,7 +46,7 @@ export function joinCalls<Call, Answer>(
   return (call) => {
     const settled = Promise.withResolvers<Answer>();
     waiting.push({ call, ...settled });
-    plan();
+    batcher.plan();
     return settled.promise;
   };
 }

@@ -70,7 +70,7 @@ export async function updateEach<One extends Statement, T extends Document>(
   const single = [...sent.failed].flatMap(([{ of, ids }]) =>
     ids.length === 1 ? [] : ids.map((id) => ({ of, ids: [id] })),
   );
-  const again = single.length === 0 ? { n: 0, failed: new Map() } : await send(single);
+  const again = await send(single);
   const failed = new Map<One, Map<string, unknown>>();
   for (const [{ of, ids }, error] of [...sent.failed, ...again.failed]) {
     if (ids.length > 1) continue;
