@@ -15,7 +15,6 @@ NEED := $(NODE) node test/support/prepare.ts .run/needs.json --needs
 RESULTS := .run/test-results.json
 E2E_RESULTS := .run/e2e-results.json
 IMAGE := partner-ingest:dev
-BASE_IMAGE := node:24-bookworm-slim
 
 .PHONY: help run smoke cli test prepare check unit test-mongodb test-upgrade e2e simulate chaos fuzz drill mutants bench build image release docs lock stores clean
 
@@ -23,7 +22,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
 ##@ Try it
-run: node_modules build ## Run everything on this machine: stores, all processes, demo keys, MailDev for the e-mails (MAIL_TEMPLATES=folder)
+run: node_modules build ## Run everything on this machine, fetching what it lacks: stores, all processes, demo keys, MailDev for the e-mails (MAIL_TEMPLATES=folder)
 	@exec $(NODE) node deploy/local/run.ts
 
 smoke: node_modules ## Send one application through the running system and show each step until its e-mail
@@ -94,7 +93,7 @@ build: node_modules ## Compile to dist/
 	@rm -rf dist && $(NODE) npm run -s build && echo "built dist/cmd/{ingest,processor,controller,console,cli}/main.js"
 
 image: node_modules ## Build the container image (IMAGE=partner-ingest:dev BASE_IMAGE=…) with Docker, and say the size
-	docker build -t $(IMAGE) --build-arg BASE_IMAGE=$(BASE_IMAGE) --build-arg REVISION="$$(git rev-parse HEAD 2>/dev/null || echo unknown)" \
+	docker build -t $(IMAGE) $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) --build-arg REVISION="$$(git rev-parse HEAD 2>/dev/null || echo unknown)" \
 	  --build-arg VERSION="$$($(NODE) node -p "require('./package.json').version")" .
 	@docker image inspect --format '$(IMAGE): {{ .Size }}' $(IMAGE) | awk '{ printf "%s %d MB\n", $$1, $$2 / 1000000 }'
 
@@ -116,5 +115,6 @@ stores: node_modules
 	@$(NODE) node deploy/local/stores.ts install
 
 node_modules: package.json package-lock.json
+	@echo '… fetching the packages of package-lock.json with npm (430 MB unpacked)' >&2
 	@$(NODE) npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch node_modules

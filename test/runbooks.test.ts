@@ -5,7 +5,7 @@ import { alertSections, faults, found, pages, read, type Page } from './support/
 const alerts = new Set(read('charts/partner-ingest/files/alerts.yaml').match(/PartnerIngest\w+/g));
 /** One line of shell, then the pattern of its output during the fault. */
 const FIRST_COMMAND = /^```sh\n(.+)\n```\n\nLook for: `(.+)`\n/m;
-const PROGRAMS = ['kubectl', 'partner-ingest', 'metrics', 'redis', 'grep', 'tail'];
+const PROGRAMS = ['kubectl', 'partner-ingest', 'metrics', 'redis', 'queue', 'grep', 'tail'];
 const GET_UP = /^\*\*Get up\*\*: \S/m;
 
 function wrongFirstCommand({ text }: Page): string[] {
@@ -69,7 +69,7 @@ test('the first command of each alert uses only what exists, ends, and says what
   expect(faults(wrongFirstCommand, alertSections)).toEqual([]);
   const setup =
     pages.find(({ path }) => path === 'docs/runbooks/README.md')?.lines.join('\n') ?? '';
-  for (const name of ['partner-ingest', 'metrics', 'redis'])
+  for (const name of ['partner-ingest', 'metrics', 'redis', 'queue'])
     expect(setup).toContain(`\n${name}() {`);
   for (const name of ['NS', 'RELEASE', 'NAME', 'POD'])
     expect(setup).toMatch(new RegExp(`(?:^| )${name}=`, 'm'));

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { cacheDir, cached, exists, installLog } from '../deploy/local/stores/cache.ts';
 import { findProgram, run } from '../deploy/local/stores/process.ts';
 import { messageOf } from '../deploy/local/stores/wait.ts';
+import { goCommand } from './go.ts';
 
 const BUILD_TIMEOUT_MS = 20 * 60_000;
 
@@ -64,8 +65,6 @@ export async function goProgram(
   if (await exists(program)) return program;
   const none = `there is no ${name}: ${variable} is not set, and ${version} is not in our cache`;
   if (log === undefined) throw new Error(`${none}; \`make prepare\` builds it`);
-  if ((await findProgram('go')) === undefined)
-    throw new Error(`${none}, nor is there Go to build it`);
   try {
     await cached(part, log, (path) => buildGoProgram(`${source}@${version}`, path, part, log));
   } catch (error) {
@@ -86,10 +85,11 @@ export function buildGoProgram(
   part: string,
   log: (line: string) => void,
 ): Promise<void> {
-  const built = lastBuild.then(() => {
+  const built = lastBuild.then(async () => {
+    const go = await goCommand(log);
     log(`building ${part} with Go (1 to 2 min, once) …`);
-    return run({
-      command: ['go', 'install', '-trimpath', '-ldflags=-s -w', source],
+    await run({
+      command: [go, 'install', '-trimpath', '-ldflags=-s -w', source],
       // Without C all programs share what is compiled of Go's own packages.
       env: { ...process.env, GOBIN: folder, CGO_ENABLED: '0' },
       logFile: installLog(part),

@@ -1,5 +1,5 @@
 /**
- * `make lock`: remakes package-lock.json so that `npm ci` works from any registry and checks every
+ * `make lock`: remakes the lock files so that `npm ci` works from any registry and checks every
  * package.
  *
  * npm binds a lock file to the registry it was made with in two ways: by the address of each
@@ -9,8 +9,7 @@
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
-
-const LOCK = 'package-lock.json';
+import { join } from 'node:path';
 
 interface Lock {
   readonly packages: Record<
@@ -41,18 +40,24 @@ export function lockFaults({ packages }: Lock): string[] {
   );
 }
 
+/** The folders with a lock file: the project's, and the one of the Node that with-node.sh fetches. */
+export const LOCKED_FOLDERS = ['.', 'deploy/local/node'];
+
 if (import.meta.main) {
-  execFileSync(
-    'npm',
-    ['install', '--package-lock-only', '--ignore-scripts', '--no-audit', '--no-fund'],
-    {
-      stdio: 'inherit',
-    },
-  );
-  const lock = JSON.parse(readFileSync(LOCK, 'utf8')) as Lock;
-  for (const locked of Object.values(lock.packages)) delete locked.resolved;
-  writeFileSync(LOCK, `${JSON.stringify(lock, null, 2)}\n`);
-  const faults = lockFaults(lock);
-  console.log([`${Object.keys(lock.packages).length} packages locked`, ...faults].join('\n'));
-  if (faults.length > 0) process.exitCode = 1;
+  for (const folder of LOCKED_FOLDERS) {
+    execFileSync(
+      'npm',
+      ['install', '--package-lock-only', '--ignore-scripts', '--no-audit', '--no-fund'],
+      { stdio: 'inherit', cwd: folder },
+    );
+    const file = join(folder, 'package-lock.json');
+    const lock = JSON.parse(readFileSync(file, 'utf8')) as Lock;
+    for (const locked of Object.values(lock.packages)) delete locked.resolved;
+    writeFileSync(file, `${JSON.stringify(lock, null, 2)}\n`);
+    const faults = lockFaults(lock);
+    console.log(
+      [`${file}: ${Object.keys(lock.packages).length} packages locked`, ...faults].join('\n'),
+    );
+    if (faults.length > 0) process.exitCode = 1;
+  }
 }

@@ -3,15 +3,23 @@ import { randomBytes } from 'node:crypto';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { directorySource } from '../../internal/controller/directory-source.ts';
 import { Leadership } from '../../internal/controller/leadership.ts';
+import { OwnedLease } from '../../internal/controller/owned-lease.ts';
 import { KeyKeeper } from '../../internal/controller/reconcile-partner-keys.ts';
 import { selfAudit } from '../../internal/controller/self-audit.ts';
 import { standingProbe } from '../../internal/controller/standing-probe.ts';
-import { watchBacklog } from '../../internal/controller/watch-backlog.ts';
+import { removeOldQueue, watchBacklog } from '../../internal/controller/watch-backlog.ts';
+import { hashApiKey } from '../../internal/partner/api-key.ts';
 import { KeptFindings } from '../../internal/partner/kept-findings.ts';
+import { Installation } from '../../internal/installation/installation.ts';
 import { Trail } from '../../internal/trail/trail.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
-import { printableConfig, redisOf, type ConfigOf } from '../../internal/settings/settings.ts';
+import {
+  keysOf,
+  printableConfig,
+  redisOf,
+  type ConfigOf,
+} from '../../internal/settings/settings.ts';
 import {
   openProcess,
   type Opened,
@@ -32,22 +40,37 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
   const store = new KeyStore({ db, clock });
   // A restarted container is another holder.
   const holder = `${config.POD_NAME}_${randomBytes(4).toString('hex')}`;
-  const parts = { ...opened, store, holder };
-  const leadership = new Leadership({ ...parts, lease: store.documents });
+  const installation = new Installation(opened);
+  const parts = { ...opened, store, holder, installation };
+  const lease = new OwnedLease({
+    ...parts,
+    documents: store.documents,
+    store: installation.store,
+    mine: keysOf(config),
+  });
+  const leadership = new Leadership({ ...parts, lease });
   tools.closers.add('lease', () => leadership.close());
   const keeper = new KeyKeeper({
     ...parts,
     ...(await openSource(config, parts)),
     leadership,
     allowPublished: config.ALLOW_PUBLISHED_SECRETS,
+    ...(config.PROBE_KEY === undefined ? {} : { probeHash: hashApiKey(config.PROBE_KEY) }),
   });
-  ready.push(contact.hides(leadership.faults), contact.hides(keeper.faults));
-  warnings.push(keeper.warnings);
+  ready.push(
+    contact.hides(installation.faults),
+    contact.hides(lease.faults),
+    contact.hides(leadership.faults),
+    contact.hides(keeper.faults),
+  );
+  warnings.push(keeper.warnings, lease.warnings);
 
   const holds = new PartnerHolds({ db, clock });
   const queues = new HintSender({ ...parts, ...redisOf(config) });
+  installation.follow((id) => queues.follow(id));
   tools.closers.add('queues', () => queues.close());
   leadership.start(watchBacklog({ ...parts, holds, queues }));
+  leadership.start(removeOldQueue(queues));
   const stores = {
     submissions: new SupportQueries(db),
     accounts: new AccountQueries(db),
@@ -65,8 +88,8 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
     metrics.probeMailSuccess.remove();
   } else {
     const target = { baseUrl, key, setting: 'PROBE_URL (chart: probe.url)' };
-    const lastErrorOf = async (id: string) => (await stores.submissions.byId(id))?.lastError;
-    const mails = config.PROBE_MAIL_TO === undefined ? undefined : { lastErrorOf };
+    const read = (id: string) => stores.submissions.byId(id);
+    const mails = config.PROBE_MAIL_TO === undefined ? undefined : { read };
     leadership.start(standingProbe({ ...parts, target, ...defined({ mails }) }));
   }
 

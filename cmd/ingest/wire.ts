@@ -11,6 +11,7 @@ import { openApiDocument } from '../../internal/ingest/contract.ts';
 import { SharedLimiterStore } from '../../internal/ingest/rate-limit.ts';
 import { createIngestServer } from '../../internal/ingest/routes.ts';
 import { Statuses } from '../../internal/ingest/look-up-status.ts';
+import { Installation } from '../../internal/installation/installation.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { listenHost, urlOf } from '../../internal/platform/http/admin-server.ts';
@@ -53,11 +54,13 @@ export async function startIngest(config: ConfigOf<'ingest'>, tools: ProcessTool
     },
     tools,
   );
-  const { ready, adminUrl, serving } = opened;
+  const { contact, ready, adminUrl, serving } = opened;
+  const installation = new Installation(opened);
+  ready.push(contact.hides(installation.faults));
   const draining = new AbortController();
   const { signal: drain } = draining;
   ready.push(() => (drain.aborted ? ['draining'] : []));
-  const parts: IngestParts = { ...opened, partnerLabels: new PartnerLabels(), drain };
+  const parts: IngestParts = { ...opened, installation, partnerLabels: new PartnerLabels(), drain };
 
   const limiter = openLimiter(config, parts);
   const app = await createIngestServer(settings, {
@@ -99,11 +102,12 @@ function settingsOf(config: ConfigOf<'ingest'>) {
   };
 }
 
-function openLimiter(config: ConfigOf<'ingest'>, { log, closers, metrics, warnings }: IngestParts) {
+function openLimiter(config: ConfigOf<'ingest'>, parts: IngestParts) {
+  const { log, closers, warnings } = parts;
   const use = { commandTimeoutMs: LIMITER_PROBE_MS, autoPipeline: true } as const;
   const { redisUrl, redisTls } = redisOf(config);
   const redis = createRedis(redisUrl, use, { log, warnings, redisTls });
-  const limiter = new SharedLimiterStore({ redis, metrics, log });
+  const limiter = new SharedLimiterStore({ ...parts, redis });
   warnings.push(limiter.warnings);
   closers.add('limiter', () => {
     limiter.close();
@@ -119,6 +123,7 @@ const STATUS_CONNECTIONS = 6;
 const ENDS_TIMEOUT_MS = 1_000;
 
 type IngestParts = Opened<IngestMetrics> & {
+  readonly installation: Installation;
   readonly partnerLabels: PartnerLabels;
   readonly drain: AbortSignal;
 };
@@ -208,16 +213,15 @@ function openStatuses(config: ConfigOf<'ingest'>, parts: IngestParts): Statuses 
   const { redisUrl, redisTls } = redisOf(config);
   const use = { commandTimeoutMs: ENDS_TIMEOUT_MS };
   const redis = createRedis(redisUrl, use, { ...parts, redisTls });
-  const unsubscribe = hearEnds(redis, (requestIds) => statuses.ended(requestIds));
+  const unsubscribe = hearEnds(redis, parts.installation, (ids) => statuses.ended(ids));
   parts.closers.add('ends', unsubscribe);
   return statuses;
 }
 
-function openHints(
-  config: ConfigOf<'ingest'>,
-  { db, clock, log, closers, metrics, warnings }: IngestParts,
-) {
-  const sender = new HintSender({ ...redisOf(config), log, warnings });
+function openHints(config: ConfigOf<'ingest'>, parts: IngestParts) {
+  const { db, clock, closers, metrics } = parts;
+  const sender = new HintSender({ ...parts, ...redisOf(config) });
+  parts.installation.follow((id) => sender.follow(id));
   closers.add('queues', () => sender.close());
   const due = new DueWork({ db, clock });
   const outbox = new HintOutbox({

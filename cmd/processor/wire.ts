@@ -4,6 +4,7 @@ import { Registry } from 'prom-client';
 import { AccountStore } from '../../internal/account/account-store.ts';
 import { accountIndexes } from '../../internal/account/account.ts';
 import { LedgerStore } from '../../internal/account/mail-ledger.ts';
+import { Installation } from '../../internal/installation/installation.ts';
 import { MailGate, SILENT_MS, SLOW_IN_ALL } from '../../internal/mail/mail-gate.ts';
 import { MailPace, PACE_TIMEOUT_MS } from '../../internal/mail/mail-pace.ts';
 import { createMailer, testMailer } from '../../internal/mail/mailer.ts';
@@ -12,6 +13,7 @@ import { type Relay, relayOf } from '../../internal/mail/relay.ts';
 import { loadTemplates, type Templates } from '../../internal/mail/templates.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { DAY_MS, later } from '../../internal/platform/process/clock.ts';
+import { pause } from '../../internal/platform/process/deadline.ts';
 import {
   type Opened,
   openProcess,
@@ -56,6 +58,8 @@ const PROGRESS_DEADLINE_MS = 60_000;
 /** Holds must take effect within five seconds. */
 const FOLLOW_HOLDS_MS = 1_000;
 
+const LOOK_AT_OWNER_MS = 1_000;
+
 /** Longer than a read of the database that runs into its time limit, and one retry. */
 const LOOP_FAILS_MS = 60_000;
 /** Exceeds the workers' own deadline, so that they release their connections. */
@@ -77,17 +81,25 @@ export async function startProcessor(config: ConfigOf<'processor'>, tools: Proce
     },
     tools,
   );
-  const { contact, loops, clockKnown, adminUrl, serving } = opened;
-  const parts = { ...opened, templates };
+  const { contact, loops, clockKnown, adminUrl, ready, live, serving } = opened;
+  const installation = new Installation(opened);
+  const foreign = (): readonly string[] => installation.foreign(config.WATCH_NAMESPACES);
+  ready.push(contact.hides(installation.faults), foreign);
+  const parts = { ...opened, installation, templates };
 
   const mail = openMail(config, relay, parts);
   const sender = new HintSender({ ...parts, ...redisOf(config) });
+  installation.follow((id) => sender.follow(id));
   closers.add('queues', () => sender.close());
   const work = openWork(config, mail, sender, parts);
 
   const stopping = new AbortController();
   closers.add('start of work', () => stopping.abort());
-  void Promise.all([contact.whenDone, clockKnown]).then(async () => {
+  void Promise.all([contact.whenDone, clockKnown, installation.known]).then(async () => {
+    while (foreign().length > 0 && !stopping.signal.aborted)
+      await pause(LOOK_AT_OWNER_MS, stopping.signal);
+    // A process that worked before another installation got the database ends its work.
+    live.push(foreign);
     const holds = loops.start({
       name: 'holds',
       needed: true,
@@ -103,7 +115,10 @@ export async function startProcessor(config: ConfigOf<'processor'>, tools: Proce
   return { adminUrl };
 }
 
-type ProcessorParts = Opened<ProcessorMetrics> & { readonly templates: Templates };
+type ProcessorParts = Opened<ProcessorMetrics> & {
+  readonly installation: Installation;
+  readonly templates: Templates;
+};
 
 function openWork(
   config: ConfigOf<'processor'>,
@@ -144,6 +159,8 @@ function openWork(
     outage,
     sendRetry: (retry) => retries.add(retry),
   };
+  const mailerTo = (to: 'TEST_MAIL_TO' | 'PROBE_MAIL_TO') =>
+    testMailer(mailer, to, config, (result) => metrics.testMails.inc({ to, result }));
   const ofTests = { db, clock, mode: { test: true } } as const;
   const test: AttemptTools = {
     ...live,
@@ -154,12 +171,13 @@ function openWork(
     accounts: new AccountStore(ofTests),
     earlier: new EarlierRequests({ ...ofTests, onHold }),
     ledger: new LedgerStore(ofTests),
-    mailer: testMailer(mailer, config),
-    mailsProbes: config.PROBE_MAIL_TO !== undefined,
+    mailer: mailerTo('TEST_MAIL_TO'),
+    ...(config.PROBE_MAIL_TO === undefined ? {} : { probeMailer: mailerTo('PROBE_MAIL_TO') }),
   };
   const line = new Line({
     slots: config.PROCESSOR_CONCURRENCY,
     gate: mailGate,
+    testsMail: config.TEST_MAIL_TO !== undefined,
     holds,
     work: (...wanted) => processSubmission({ live, test }, ...wanted),
   });
@@ -173,7 +191,7 @@ function startWork(
   config: ConfigOf<'processor'>,
   { line, outage, due, reconcile, accounts, moves }: ReturnType<typeof openWork>,
   sender: HintSender,
-  { clock, metrics, live, loops, log, closers, warnings }: ProcessorParts,
+  { clock, installation, metrics, live, loops, log, closers, warnings }: ProcessorParts,
 ): void {
   const consumer = new Consumer({
     ...redisOf(config),
@@ -181,6 +199,7 @@ function startWork(
     warnings,
     take: (hints, step) => line.put(worksOf(hints, step, clock.now())),
   });
+  installation.follow((id) => consumer.follow(id));
   outage.add(consumer);
   closers.add(
     'workers',
@@ -231,7 +250,7 @@ function startWork(
 /** A relay that is silent for longer counts as away, and the processor is ready without it. */
 const FIRST_ANSWER_MS = 15_000;
 
-function openMail(config: ConfigOf<'processor'>, relay: Relay, parts: Opened<ProcessorMetrics>) {
+function openMail(config: ConfigOf<'processor'>, relay: Relay, parts: ProcessorParts) {
   const { clock, metrics, ready, warnings, log, closers } = parts;
   const mailer = createMailer({
     relay,
@@ -285,7 +304,7 @@ function openMail(config: ConfigOf<'processor'>, relay: Relay, parts: Opened<Pro
 
 function openMailPace(
   config: ConfigOf<'processor'>,
-  { clock, closers, ...tools }: Opened<ProcessorMetrics>,
+  { clock, closers, installation, ...tools }: ProcessorParts,
 ): MailPace | undefined {
   const { MAIL_PER_SECOND: perSecond, PROCESSOR_REPLICAS: processes } = config;
   if (perSecond === 0) return undefined;
@@ -293,7 +312,7 @@ function openMailPace(
   const use = { commandTimeoutMs: PACE_TIMEOUT_MS };
   const redis = createRedis(redisUrl, use, { ...tools, redisTls });
   closers.add('mail pace', () => redis.disconnect());
-  return new MailPace({ perSecond, processes, redis, clock });
+  return new MailPace({ perSecond, processes, redis, installation, clock });
 }
 
 function mailPlaces(config: ConfigOf<'processor'>): number {

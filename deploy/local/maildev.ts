@@ -36,7 +36,7 @@ export interface ShownMail {
  */
 export function installMailDev(log: (line: string) => void): Promise<string> {
   return cached(PART, log, async (path) => {
-    log(`installing MailDev ${MAILDEV_VERSION} with npm (once) …`);
+    log(`installing MailDev ${MAILDEV_VERSION} with npm (110 MB, once) …`);
     await mkdir(path);
     const options = ['--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error'];
     await run({

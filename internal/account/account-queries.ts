@@ -10,6 +10,8 @@ const checkedFields = {
   closedAt: 1,
   createdAt: 1,
   'mail.possible': 1,
+  'mail.ordered': 1,
+  mailVersion: 1,
   'activation.usedAt': 1,
 } as const;
 export type CheckedAccount = Pick<
@@ -21,40 +23,46 @@ export type CheckedAccount = Pick<
 
 export class AccountQueries {
   readonly #accounts: Collection<Account>;
-  readonly #both: readonly Collection<Account>[];
+  readonly #tests: Collection<Account>;
 
   constructor(db: Db) {
     this.#accounts = accountCollection(db);
-    this.#both = [this.#accounts, accountCollection(db, { test: true })];
+    this.#tests = accountCollection(db, { test: true });
   }
 
   async find(
     by: '_id' | 'requestId' | 'emailNormalized',
     value: string,
   ): Promise<Account | undefined> {
-    for (const accounts of this.#both) {
+    for (const accounts of [this.#accounts, this.#tests]) {
       const found = await accounts.findOne({ [by]: value, ...NOT_ERASED }, bounded);
       if (found !== null) return found;
     }
     return undefined;
   }
 
-  /** Finds live and test accounts by address, EIN or request. */
+  /**
+   * Finds live and test accounts by address, EIN or request; by EIN no test whose EIN chooses its
+   * ending.
+   */
   async ofPerson(
     { email, ein }: { readonly email?: string; readonly ein?: string },
     requestIds: ReadonlySet<string>,
   ): Promise<Account[]> {
     const all = [...requestIds];
-    const keys: Filter<Account>[] = [
-      ...(email === undefined ? [] : [{ emailNormalized: email }]),
-      ...(ein === undefined ? [] : [{ ein }]),
+    const keys: { readonly live: Filter<Account>; readonly test?: Filter<Account> }[] = [
+      ...(email === undefined ? [] : [{ live: { emailNormalized: email } }]),
+      ...(ein === undefined ? [] : [{ live: { ein }, test: { ein, judged: true as const } }]),
       ...Array.from({ length: Math.ceil(all.length / WALK_PAGE) }, (_, page) => ({
-        requestId: { $in: all.slice(page * WALK_PAGE, (page + 1) * WALK_PAGE) },
+        live: { requestId: { $in: all.slice(page * WALK_PAGE, (page + 1) * WALK_PAGE) } },
       })),
     ];
     const found = new Map<string, Account>();
-    for (const key of keys) {
-      for (const accounts of this.#both)
+    for (const { live, test = live } of keys) {
+      for (const [accounts, key] of [
+        [this.#accounts, live],
+        [this.#tests, test],
+      ] as const)
         for (const account of await accounts.find({ ...key, ...NOT_ERASED }, bounded).toArray())
           found.set(account._id, account);
     }

@@ -81,10 +81,18 @@ export type MailHandOver = Intent & Partial<MailOutcome & { readonly endedAt: Da
 
 export interface MailLedger {
   readonly begun: number;
-  /** E-mails that may have arrived; above 1, the applicant may have two. */
+  /** E-mails that may have arrived. */
   readonly possible: number;
+  /** As many may have arrived because operators ordered them; see `orderedMails`. */
+  readonly ordered?: number;
   /** The keys are the hand-overs' claims. */
   readonly handOvers: Readonly<Record<string, MailHandOver>>;
+}
+
+/** How many e-mails may have arrived without one that nobody ordered. */
+export function orderedMails({ mail, mailVersion = 0 }: Pick<Account, 'mail' | 'mailVersion'>) {
+  // An older version counted orders in `mailVersion` alone.
+  return mail?.ordered ?? 1 + mailVersion;
 }
 
 export function linkState(

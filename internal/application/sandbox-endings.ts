@@ -19,12 +19,15 @@ export interface TestEnding {
 
 const rejected = (reason: Reason): TestEnding => ({ answer: 202, reason });
 
+/** A test with this EIN always completes. */
+export const COMPLETES = '000000000';
+
 /** A test with this EIN is completed; later its e-mail bounces. */
 export const lateBounce = { ein: '000000009', reason: 'unknown_mailbox' } as const;
 
 /** Described in docs/contract.md and `ingest/openapi.yaml`. */
 export const testEndings: ReadonlyMap<string, TestEnding> = new Map([
-  ['000000000', { answer: 202 }],
+  [COMPLETES, { answer: 202 }],
   ['000000001', rejected(duplicateReason('ein', undefined, true))],
   ['000000002', rejected(duplicateReason('email', undefined, true))],
   ['000000003', { answer: 202, undeliverable: true }],
@@ -48,25 +51,55 @@ export const testEndings: ReadonlyMap<string, TestEnding> = new Map([
 export const endingOf = (ein: unknown): TestEnding | undefined => testEndings.get(ein as string);
 
 /*
- * Mail probes: tests whose e-mails go to `PROBE_MAIL_TO`. Address and EIN contain the number of an
- * interval, so a second probe in it is rejected as a duplicate. The e-mail is tried once, at latest
- * in the next interval.
+ * Probes: tests of the leading controller. Ingest knows them by the controller's own key
+ * (`KeyTerms.probe`), so no other key's tests count as probes, whatever they contain.
  */
 
+/**
+ * - `outcome`: without an e-mail, whatever `TEST_MAIL_TO` says: it tells nothing of the relay.
+ * - `mail`: its e-mail goes to `PROBE_MAIL_TO`. Address and EIN contain the number of an interval,
+ *   so a second one in it is rejected as a duplicate. The e-mail is tried once, at latest in the
+ *   next interval.
+ */
+export type ProbeKind = 'outcome' | 'mail';
+
+interface Named {
+  readonly email?: unknown;
+  readonly ein?: unknown;
+}
+
+export const outcomeProbeAt = (at: Date) => ({
+  email: `probe+${at.getTime()}@example.com`,
+  ein: COMPLETES,
+});
+
 export const MAIL_PROBE_EVERY_MS = 600_000;
-/** Added to the interval to make an EIN that chooses no ending. */
-const MAIL_PROBES = { controller: 0, 'helm test': 500_000_000 } as const;
 
 export const mailProbeInterval = (at: Date): number =>
   Math.floor(at.getTime() / MAIL_PROBE_EVERY_MS);
 
-export function mailProbeOf(by: keyof typeof MAIL_PROBES, interval: number) {
-  const ein = String(MAIL_PROBES[by] + interval).padStart(9, '0');
+/** Its EIN chooses no ending. */
+export function mailProbeOf(interval: number) {
+  const ein = String(interval).padStart(9, '0');
   return { email: `probe-mail+${ein}@example.com`, ein };
 }
 
-/** Reads the interval from an address; undefined if it is no mail probe's. */
-export function intervalOfMailProbe(email: string): number | undefined {
-  const ein = /^probe-mail\+(\d{9})@example\.com$/.exec(email)?.[1];
-  return ein === undefined ? undefined : Number(ein) % MAIL_PROBES['helm test'];
+/** Reads the interval; undefined if it is no mail probe. */
+export function intervalOfMailProbe({ email, ein }: Named): number | undefined {
+  const isOne = typeof ein === 'string' && /^\d{9}$/.test(ein);
+  return isOne && email === mailProbeOf(Number(ein)).email ? Number(ein) : undefined;
 }
+
+/** What a submission with the controller's key is; undefined if it is any other test. */
+export function probeOf(fields: Named): ProbeKind | undefined {
+  if (intervalOfMailProbe(fields) !== undefined) return 'mail';
+  const { email, ein } = fields;
+  const isOutcome = ein === COMPLETES && /^probe\+\d+@example\.com$/.test(String(email));
+  return isOutcome ? 'outcome' : undefined;
+}
+
+/**
+ * Owns the accounts of mail probes, so that they are unique in the installation, whichever partner
+ * has the key. No partner id has a blank.
+ */
+export const MAIL_PROBES = 'mail probes';

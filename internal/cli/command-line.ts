@@ -41,6 +41,7 @@ import {
   correctEmail,
   keysNew,
   keysRevoke,
+  moveInstallation,
   partnerFlags,
   release,
   reopen,
@@ -51,6 +52,7 @@ import {
   audit,
   exportRequests,
   find,
+  installation,
   keysList,
   partnerHolds,
   partnerList,
@@ -80,6 +82,8 @@ export const commands: readonly Command[] = [
   keysNew,
   keysList,
   keysRevoke,
+  installation,
+  moveInstallation,
 ];
 
 interface Help {

@@ -1,6 +1,7 @@
 /** An operator's command: its arguments and its report. */
 import { z } from 'zod';
 import { givenFields, type OrderStores } from '../orders/order.ts';
+import { isKeysOf } from '../installation/installation.ts';
 import { KEY_ID_LENGTH } from '../partner/api-key.ts';
 import { isPartnerId } from '../partner/key-secret.ts';
 import type { Clock } from '../platform/process/clock.ts';
@@ -94,6 +95,16 @@ const count = (max: number) => {
 const namespace = z
   .string()
   .regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, 'It must be the name of a Kubernetes namespace.');
+
+/** A namespace, or a folder as `directory:PATH`. */
+export const keySource: Positional = {
+  syntax: '<SOURCE>',
+  about: 'the namespace of the partner Secrets, or directory:PATH',
+  schema: z
+    .string()
+    .transform((source) => (source.startsWith('directory:') ? source : `namespace:${source}`))
+    .refine(isKeysOf, 'It must be the name of a namespace, or directory: and an absolute path.'),
+};
 
 const flag = (flags: string, about: string) => ({ flags, about });
 const option = <Schema extends z.ZodType>(flags: string, about: string, schema: Schema) => ({

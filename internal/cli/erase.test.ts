@@ -9,6 +9,7 @@ const person = { email: 'jane+x@example.com', ein: '123456789' };
 const jane = { email: person.email };
 const janes = { ein: person.ein };
 const joe = { email: 'joe@example.com', ein: '000000001', businessName: 'Joe' };
+const tested = { ein: joe.ein };
 const bytes = (text: string) => new Binary(Buffer.from(text));
 const naming = bytes(`{"contact":"${jane.email}","number":${janes.ein}}`);
 
@@ -21,6 +22,9 @@ test.each<[string, ...Given, Relation]>([
   ['that waits', jane, { body: bytes('{"email":" JANE+x@example.com","ein":"9"}') }, 'applicant'],
   ['with an EIN as number', janes, { applicant: { email: joe.email }, body: naming }, 'applicant'],
   ['with an EIN in words', janes, { applicant: { ...joe, ein: 'ein 12-3456789' } }, 'applicant'],
+  ['of a live application', tested, { applicant: joe }, 'applicant'],
+  ['of a test that its EIN ends', tested, { test: true, applicant: joe }, 'none'],
+  ['of a test that waits', tested, { test: true, body: bytes(`{"ein":"${joe.ein}"}`) }, 'none'],
 ])('a record %s', (_what, whom, record, relation) => {
   expect(relationOf(whom, record)).toBe(relation);
 });

@@ -4,6 +4,7 @@ import { isEmailAddress } from '../application/email-address.ts';
 import { normalizeEin, normalizeEmail } from '../application/fields.ts';
 import { mentions, type Person } from '../application/find-person.ts';
 import { claimedIn } from '../application/parse-application.ts';
+import { endingOf } from '../application/sandbox-endings.ts';
 import type { OrderPlan, Outcome, Tally } from '../orders/order.ts';
 import { requestTarget } from '../orders/moves.ts';
 import { defined } from '../platform/process/defined.ts';
@@ -102,8 +103,10 @@ async function* everything(work: Erasure): AsyncGenerator<Found[]> {
   const { person, named, looked, call } = work;
   const { submissions, accounts } = call.stores;
   const others = (page: readonly PersonalRecord[]) => page.filter(({ _id }) => _id !== named);
-  for await (const page of submissions.ofApplicant(person))
-    yield* withAccounts(others(page), 'applicant', work);
+  for await (const page of submissions.ofApplicant(person)) {
+    const theirs = others(page).filter((record) => isSame(person, applicantOf(record)));
+    yield* withAccounts(theirs, 'applicant', work);
+  }
   const known = [...(await accounts.ofPerson(person, new Set())), ...(await accounts.released())];
   for (const found of known.map(accountFound)) {
     const { requestId, owner } = found;
@@ -248,10 +251,10 @@ async function summaryOf(
   };
 }
 
-/** The EIN after a search by address, otherwise the address; empty if invalid. */
+/** The EIN after a search by address, otherwise the address; empty if it is nobody's. */
 function otherHalf(person: Person, { email = '', ein = '' }: Person): string {
   if (person.ein !== undefined) return isEmailAddress(email) ? email : '';
-  return /^[0-9]{9}$/.test(ein) ? ein : '';
+  return /^[0-9]{9}$/.test(ein) && endingOf(ein) === undefined ? ein : '';
 }
 
 /** Requests of the same EIN or address that are left; they may be the same person's. */
@@ -278,9 +281,14 @@ async function alikeOf({ person, named, others, gone, call }: Erasure) {
  */
 export type Relation = 'applicant' | 'mentioned' | 'none';
 
-type Searched = Pick<SubmissionRecord, 'applicant' | 'body'>;
+type Searched = Pick<SubmissionRecord, 'applicant' | 'body' | 'test'>;
+
+/** An EIN by which a test chooses its ending is nobody's. */
+const isNobodys = (ein: string | undefined, { test }: Searched): boolean =>
+  test === true && endingOf(ein) !== undefined;
 
 export function relationOf(person: Person, record: Searched): Relation {
+  if (isNobodys(person.ein, record)) return 'none';
   const own = applicantOf(record);
   if (isSame(person, own)) return 'applicant';
   const valid = {
@@ -300,7 +308,9 @@ export function applicantOf(record: Searched): Person {
   const { email, ein } = record.applicant ?? claimedIn(record.body?.buffer ?? new Uint8Array());
   return {
     ...(email === undefined ? {} : { email: normalizeEmail(email) }),
-    ...(ein === undefined ? {} : { ein: normalizeEin(ein) }),
+    ...(ein === undefined || isNobodys(normalizeEin(ein), record)
+      ? {}
+      : { ein: normalizeEin(ein) }),
   };
 }
 

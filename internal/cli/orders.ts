@@ -23,6 +23,7 @@ import {
   type Outcome,
   type Tally,
 } from '../orders/order.ts';
+import { moveInstallation as moveOrder } from '../orders/installation.ts';
 import { partnerFlags as flagOrders, revokeKey } from '../orders/partners.ts';
 import { hashApiKey, keyIdOf, newApiKey } from '../partner/api-key.ts';
 import { partnerSecretManifest } from '../partner/key-secret.ts';
@@ -40,6 +41,7 @@ import {
   EXIT,
   foundId,
   keyId,
+  keySource,
   maybeRequestId,
   partner as partnerName,
   RATE_DEFAULT,
@@ -399,6 +401,14 @@ export const keysRevoke = oneCommandOf({
   positionals: [keyId],
   options: [],
   given: ({ positionals: [key] }) => defined({ key }),
+});
+
+export const moveInstallation = oneCommandOf({
+  order: moveOrder,
+  positionals: [keySource],
+  options: [],
+  reasoned: true,
+  given: ({ positionals: [source] }) => defined({ source }),
 });
 
 /** Makes an API key and the manifest of its Secret; needs no store. */

@@ -1,5 +1,6 @@
 /** The commands that change nothing: `show`, `find`, `export`, `audit`, and the lists. */
 import { styleText } from 'node:util';
+import { sourceWords } from '../installation/installation.ts';
 import { duration, printable, table } from '../platform/process/terminal.ts';
 import { auditView, type AuditView } from '../self-audit/walk.ts';
 import { states, type State } from '../submission/states.ts';
@@ -342,3 +343,20 @@ export const keysList = listOf({
   ],
   none: 'there are no keys',
 });
+
+export const installation: Command = {
+  name: 'installation show',
+  positionals: [],
+  options: [],
+  run: async ({ stores }) => {
+    const found = await stores.installation.read();
+    if (found === undefined)
+      throw new CommandError('no process of this version has used this database yet');
+    const { id, keysOf } = found;
+    const source = keysOf === undefined ? 'no source yet' : sourceWords(keysOf);
+    return {
+      json: { id, keys_of: keysOf ?? null },
+      text: printable(`${id}  partner keys from ${source}`),
+    };
+  },
+};

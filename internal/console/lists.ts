@@ -1,7 +1,6 @@
 /** Lists of requests as a page or CSV, whose address names no person. */
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
-import { Turns } from '../fair/turns.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
 import { timeOfId } from '../platform/stores/ids.ts';
@@ -12,56 +11,13 @@ import type { Reads } from '../view/reads.ts';
 import { rowOf, type FoundRow } from '../view/search.ts';
 import { listFields, namesSomebody, typed, when } from '../view/search-fields.ts';
 import { LIMITED } from './sign-in.ts';
+import type { InTurn } from './turns.ts';
 
 export const LIST_PAGE = 50;
 /** A search that takes longer shows how far it came. */
 const LIST_WITHIN_MS = 3_000;
 /** Some MB in memory; more is work for the database's own tools. */
 const CSV_ROWS = 5_000;
-
-/** Large reads at a time; few, to spare the database. */
-const READERS = 2;
-const READERS_WAITING = 20;
-/** Longer than all reads before a waiting one take. */
-const WAITS_AT_MOST_MS = 60_000;
-
-/** Calls `read` once it is the person's turn. */
-export type InTurn = <T>(
-  request: Pick<FastifyRequest, 'person'>,
-  read: () => Promise<T>,
-) => Promise<T>;
-
-/** If too many wait, one of the person with most is answered 429; so is one that waits too long. */
-export function inTurns(): InTurn {
-  let free = READERS;
-  const waiting = new Turns<PromiseWithResolvers<void>>();
-  return async ({ person }, read) => {
-    if (free > 0) free -= 1;
-    else {
-      const owner = person?.sub ?? '';
-      const turn = Promise.withResolvers<void>();
-      waiting.put(owner, turn);
-      if (waiting.count > READERS_WAITING) waiting.giveWay()?.reject(new Error('gave way'));
-      const patience = setTimeout(() => {
-        waiting.remove(owner, turn);
-        turn.reject(new Error('waited too long'));
-      }, WAITS_AT_MOST_MS);
-      await turn.promise
-        .catch((cause: unknown) => {
-          throw Object.assign(new Error('too many reads', { cause }), { statusCode: 429 });
-        })
-        .finally(() => clearTimeout(patience));
-    }
-    try {
-      return await read();
-    } finally {
-      const [owner = ''] = waiting.owners();
-      const next = waiting.takeOf(owner);
-      if (next === undefined) free += 1;
-      else next.resolve();
-    }
-  };
-}
 
 type QueryString = Readonly<Record<string, unknown>>;
 

@@ -13,6 +13,7 @@ import type { Pod } from './readings.ts';
 const DEAD_KINDS_SHOWN = 10;
 /** The page of partners has all. */
 const SECRETS_SHOWN = 10;
+const PARTNERS_SHOWN = 100;
 
 /** Three rounds of reading: what is older may no longer be true. */
 const STALE_MS = 30_000;
@@ -56,7 +57,7 @@ export function nowView(activity: Activity, now: Date) {
     putAside: stored.putAside,
     last,
     before: activity.hourBefore(),
-    partners: partnerRows(activity),
+    ...partnerRows(activity),
     turnedAway: {
       from: stored.turnedAway.from,
       until: stored.at,
@@ -270,15 +271,26 @@ function atTheirLimit(lately: Answered, { turnedAway }: Activity['stored']): Now
 function partnerRows(activity: Activity) {
   const { pods, stored } = activity;
   const counts = activity.partners();
-  const names = new Set([...stored.partners.map(({ partner }) => partner), ...counts.keys()]);
-  return [...names]
+  const known = new Map(stored.partners.map((one) => [one.partner, one]));
+  const waits = new Map<string, number>();
+  for (const { name, labels, value } of pods.flatMap(({ samples }) => samples)) {
+    const { partner } = labels;
+    if (name === 'partner_records' && partner !== undefined)
+      waits.set(partner, Math.max(value, waits.get(partner) ?? 0));
+  }
+  const rows = [...new Set([...known.keys(), ...counts.keys()])]
     .map((partner) => ({
       partner,
       ...answersOf(counts.get(partner)),
-      waiting: gauge(pods, 'partner_records', { partner }) ?? 0,
-      stored: stored.partners.find((one) => one.partner === partner),
+      waiting: waits.get(partner) ?? 0,
+      stored: known.get(partner),
     }))
     .toSorted(
-      (one, other) => other.requests - one.requests || (one.partner < other.partner ? -1 : 1),
+      (one, other) =>
+        other.requests - one.requests ||
+        other.waiting - one.waiting ||
+        (one.partner < other.partner ? -1 : 1),
     );
+  const partners = rows.slice(0, PARTNERS_SHOWN);
+  return { partners, furtherPartners: rows.length - partners.length };
 }

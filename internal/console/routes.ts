@@ -15,14 +15,18 @@ import { requestView } from '../view/request.ts';
 import { deadLettersView, rowOf, searchInWords } from '../view/search.ts';
 import { fields, text, typed, when, WHY_MAX } from '../view/search-fields.ts';
 import { answersOf, type Activity } from './activity.ts';
-import { addRequestLists, addressOf, inTurns, listOf, type InTurn } from './lists.ts';
+import { addRequestLists, addressOf, listOf } from './lists.ts';
 import { nowView } from './now.ts';
 import { LIMITED, type ConsolePerson } from './sign-in.ts';
+import { readsInTurns, type InTurn } from './turns.ts';
 
 /** Fields that name a person, so a page does not repeat them. */
 const PERSONAL = ['id', 'email', 'ein', 'name'];
 const FOUND_PAGE = 50;
 const TRAIL_PAGE = 50;
+const PARTNERS_PAGE = 100;
+/** Also of a partner's Secrets. */
+const KEYS_PAGE = 100;
 /** Fields kept of a search; others could fill the memory. */
 const KEPT = ['id', 'since', 'until', ...Object.keys(fields)];
 /** Searches that can be continued, for an hour; a further one replaces the oldest. */
@@ -40,10 +44,11 @@ type Form = Readonly<Record<string, string>>;
 
 export function addRoutes(app: FastifyInstance, tools: ConsoleTools, clock: Clock): void {
   addNow(app, tools, clock);
-  const inTurn = inTurns();
+  const inTurn = readsInTurns();
   addFind(app, tools, clock, inTurn);
   addRequest(app, tools, clock);
   addLists(app, tools, clock, inTurn);
+  addPartners(app, tools, clock, inTurn);
   addRequestLists(app, tools.reads, clock, inTurn);
 }
 
@@ -170,7 +175,7 @@ function addRequest(app: FastifyInstance, tools: ConsoleTools, clock: Clock): vo
 
 function addLists(
   app: FastifyInstance,
-  { reads, activity }: ConsoleTools,
+  { reads }: ConsoleTools,
   clock: Clock,
   inTurn: InTurn,
 ): void {
@@ -179,37 +184,6 @@ function addLists(
       deadLettersView(reads, clock.now(), COUNTED_WITHIN_MS),
     );
     return reply.page('dead-letters', { title: 'Dead letters', ...dead });
-  });
-  app.get('/partners', async (_, reply) => {
-    const read = reads.keys.problems.list();
-    const [partners, problems] = await Promise.all([partnersView(reads, clock.now(), read), read]);
-    return reply.page('partners', { title: 'Partners', partners, problems });
-  });
-  app.get('/partners/:partner', async (request, reply) => {
-    const { partner } = request.params as { partner: string };
-    const { period: asked } = request.query as { period?: string };
-    const period = periods.find((one) => one === asked) ?? '1h';
-    const now = clock.now();
-    const [keys, partners, view] = await Promise.all([
-      keysView(reads, partner),
-      partnersView(reads, now),
-      inTurn(request, () => periodView({ partner, period, now }, reads)),
-    ]);
-    const about = partners.find((one) => one.partner === partner);
-    const undo = about?.inactiveBy.map(reactivation) ?? [];
-    return reply.page('partner', {
-      title: `Partner ${partner}`,
-      partner,
-      about,
-      secrets: secretsOf(keys, about?.problems ?? []),
-      answered: answersOf(activity.partners().get(partner)),
-      keys,
-      periods,
-      period,
-      view,
-      listOf: listsOf(view, partner),
-      undo,
-    });
   });
   app.get('/trail', async (request, reply) => {
     const { before, about: asked } = request.query as { before?: string; about?: string };
@@ -229,6 +203,85 @@ function listsOf(
   const times = { since: from?.toISOString(), until: until?.toISOString() };
   return (more: Form = {}): string =>
     addressOf('/requests', { partner, mode: 'live', ...more, ...times });
+}
+
+function addPartners(
+  app: FastifyInstance,
+  { reads, activity }: ConsoleTools,
+  clock: Clock,
+  inTurn: InTurn,
+): void {
+  app.get('/partners', async (request, reply) => {
+    const from = nameIn(request, 'from');
+    const [partners, problems] = await inTurn(request, () => {
+      const read = reads.keys.problems.list();
+      return Promise.all([partnersView(reads, clock.now(), read), read]);
+    });
+    const { shown, next } = pageFrom(partners, from, ({ partner }) => partner, PARTNERS_PAGE);
+    return reply.page('partners', {
+      title: 'Partners',
+      from,
+      paged: partners.length > PARTNERS_PAGE,
+      partners: shown,
+      problems,
+      next: next && addressOf('/partners', { from: next }),
+    });
+  });
+  app.get('/partners/:partner', async (request, reply) => {
+    const { partner } = request.params as { partner: string };
+    const { period: asked } = request.query as { period?: string };
+    const period = periods.find((one) => one === asked) ?? '1h';
+    const now = clock.now();
+    const fromKey = nameIn(request, 'keys');
+    const [keys, partners, view] = await inTurn(request, () =>
+      Promise.all([
+        keysView(reads, partner),
+        partnersView(reads, now),
+        periodView({ partner, period, now }, reads),
+      ]),
+    );
+    const about = partners.find((one) => one.partner === partner);
+    const keysPage = pageFrom(keys, fromKey, ({ key }) => key, KEYS_PAGE);
+    const secrets = secretsOf(keys, about?.problems ?? []);
+    const brokenFirst = secrets.toSorted(
+      (one, other) => Number(other.problems.length > 0) - Number(one.problems.length > 0),
+    );
+    const undo = about?.inactiveBy.map(reactivation) ?? [];
+    return reply.page('partner', {
+      title: `Partner ${partner}`,
+      partner,
+      about,
+      secrets: brokenFirst.slice(0, KEYS_PAGE),
+      furtherSecrets: Math.max(0, secrets.length - KEYS_PAGE),
+      answered: answersOf(activity.partners().get(partner)),
+      keys: keysPage.shown,
+      nextKeys:
+        keysPage.next && addressOf(request.url.split('?')[0]!, { period, keys: keysPage.next }),
+      periods,
+      period,
+      view,
+      listOf: listsOf(view, partner),
+      undo,
+    });
+  });
+}
+
+/** A field of the address; undefined if it is empty or given twice. */
+function nameIn({ query }: FastifyRequest, field: string): string | undefined {
+  const value = (query as Readonly<Record<string, unknown>>)[field];
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
+
+/** The rows at or after `from`, which are in order; `next` is the `from` of the next page. */
+function pageFrom<T>(
+  all: readonly T[],
+  from: string | undefined,
+  nameOf: (row: T) => string,
+  size: number,
+) {
+  const rest = from === undefined ? all : all.filter((row) => nameOf(row) >= from);
+  const next = rest[size];
+  return { shown: rest.slice(0, size), next: next && nameOf(next) };
 }
 
 /** `next` is the `before` of the next page, if there is one. */

@@ -19,16 +19,19 @@ import {
   addSignIn,
   cookieName,
   formOwner,
+  ownPath,
   ProviderError,
   type OidcOptions,
 } from './sign-in.ts';
 
 /** The longest form: ten fields of 1,000 characters, each of which may take nine bytes. */
 const FORM_BYTES = 131_072;
-/** Searches and reveals of a person, or log-ins of an address: support needs no more. */
+/** Searches and reveals of a person, or of an address without OIDC: support needs no more. */
 const LIMIT_A_MINUTE = 60;
 /** Lower: to guess a masked EIN takes a viewer days. */
 const VIEWER_LIMIT_A_MINUTE = 20;
+/** Other applications of the domain may set many cookies; Node's default is 16 KB. */
+const HEAD_BYTES = 65_536;
 /** Each restart without OIDC leaves a cookie under another name. */
 const FORM_COOKIE_SECONDS = 604_800;
 
@@ -59,6 +62,7 @@ export async function startConsole(
   const { oidc, clock, host, port } = options;
   const app = fastify({
     bodyLimit: FORM_BYTES,
+    http: { maxHeaderSize: HEAD_BYTES },
     forceCloseConnections: true,
     // The address is malformed: no hook has run, so there is no page.
     frameworkErrors: (_error, _request, reply) =>
@@ -133,7 +137,7 @@ function guard(app: FastifyInstance, oidc: boolean): void {
     // A script's request cannot be redirected to the provider, and must not begin a log-in.
     const { 'sec-fetch-mode': mode = 'navigate' } = request.headers;
     if (request.method === 'GET' && mode === 'navigate')
-      return reply.redirect(`/login?to=${encodeURIComponent(request.url)}`, 303);
+      return reply.redirect(`/login?to=${encodeURIComponent(ownPath(request.url))}`, 303);
     return reply.say(401, 'Your session has ended: log in again.');
   });
   app.addHook('preHandler', (request, reply, done) =>

@@ -1,9 +1,10 @@
 /** Who uses the console: everybody on loopback, or people who log in by OpenID Connect. */
-import { createHash, randomUUID } from 'node:crypto';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { createHash, createHmac, randomBytes, randomUUID } from 'node:crypto';
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import * as oidc from 'openid-client';
 import { EnvHttpProxyAgent, fetch as fetchBy } from 'undici';
 import type { NameFrom, Trail } from '../trail/trail.ts';
+import { inTurns } from './turns.ts';
 import { later, type Clock } from '../platform/process/clock.ts';
 import type { Logger } from '../platform/process/log.ts';
 
@@ -50,10 +51,15 @@ const LOGIN_SECONDS = 600;
 /** Time-out of the provider's answers. */
 const PROVIDER_TIMEOUT_S = 5;
 const CALLBACK = '/login/callback';
-/** Each tab that logs in has a cookie, and all must fit into a request's headers. */
-const LOGINS_KEPT = 10;
-/** A longer address would not fit into the cookie. */
-const PATH_MAX = 1_000;
+/** The number of tabs that can log in at once. All cookies must fit into the 8 KB that many proxies allow. */
+const LOGIN_COOKIES = 32;
+/** Characters in JSON. A longer address would make the provider's address too long. */
+const PATH_MAX = 500;
+/** Calls of the provider at a time, for all who return from it. */
+const CALLS_AT_ONCE = 4;
+const CALLS_WAITING = 100;
+/** Time between two attempts to discover the provider. */
+const DISCOVERY_PAUSE_MS = 1_000;
 const NOT_LOGGED_IN =
   'The log-in did not succeed, was used already, took too long, or began in another browser: log in again.';
 
@@ -63,10 +69,14 @@ export function addEverybody(app: FastifyInstance): void {
   app.decorateRequest('person', { getter: () => somebody });
 }
 
+/** What the signed `state` says; it returns from the provider. */
 interface Login {
-  readonly nonce: string;
-  readonly verifier: string;
+  readonly id: string;
+  /** The hash of this browser's cookie. */
+  readonly browser: string;
   readonly to: string;
+  /** In ms. */
+  readonly until: number;
 }
 
 /** Limits a route by the plugin's registered bounds. */
@@ -89,28 +99,58 @@ const COOKIE = { path: '/', httpOnly: true, secure: true, sameSite: 'lax', signe
 /** A signed cookie, void after `maxAge` seconds. Needs `@fastify/cookie` with a secret. */
 function cookieOf<Content extends object>(name: string, maxAge: number, clock: Clock) {
   // The value contains the cookie's name, which the signature does not cover.
-  const markOf = (id: string): string => `${name}${id} `;
+  const mark = `${name} `;
   return {
-    keep: (reply: FastifyReply, content: Content, id = ''): void => {
+    keep: (reply: FastifyReply, content: Content): void => {
       const until = later(clock.now(), maxAge * 1_000).getTime();
-      const text = markOf(id) + JSON.stringify({ ...content, until });
-      void reply.setCookie(name + id, text, { ...COOKIE, maxAge });
+      const text = mark + JSON.stringify({ ...content, until });
+      void reply.setCookie(name, text, { ...COOKIE, maxAge });
     },
-    kept: (request: FastifyRequest, id = ''): Content | undefined => {
-      const { valid, value } = request.unsignCookie(request.cookies[name + id] ?? '');
-      if (!valid || !value.startsWith(markOf(id))) return undefined;
-      const content = JSON.parse(value.slice(markOf(id).length)) as Content & {
+    kept: (request: FastifyRequest): Content | undefined => {
+      const { valid, value } = request.unsignCookie(request.cookies[name] ?? '');
+      if (!valid || !value.startsWith(mark)) return undefined;
+      const content = JSON.parse(value.slice(mark.length)) as Content & {
         readonly until: number;
       };
       return content.until > clock.now().getTime() ? content : undefined;
     },
-    /** Clears all but the newest. */
-    clear: (reply: FastifyReply, newest = 0): FastifyReply => {
-      // A browser sends the oldest first.
-      const all = Object.keys(reply.request.cookies).filter((sent) => sent.startsWith(name));
-      const old = all.slice(0, Math.max(0, all.length - newest));
-      for (const one of old) void reply.clearCookie(one, COOKIE);
-      return reply;
+    clear: (reply: FastifyReply): FastifyReply => reply.clearCookie(name, COOKIE),
+  };
+}
+
+/**
+ * Log-ins that have begun. The browser keeps a short secret for each; the address that it was asked
+ * for travels in the `state`, so that no cookie is long, and their number is bounded.
+ */
+function loginsOf(name: string, secret: string, clock: Clock) {
+  const hash = (text: string): string =>
+    createHmac('sha256', secret).update(`${name} ${text}`).digest('base64url');
+  const slotOf = (id: string): string =>
+    `${name}-${createHash('sha256').update(id).digest()[0]! % LOGIN_COOKIES}`;
+  const secretsOf = (browser: string, state: string) => ({
+    state,
+    nonce: hash(`nonce ${browser} ${state}`),
+    verifier: hash(`verifier ${browser} ${state}`),
+  });
+  return {
+    begin: (reply: FastifyReply, to: string) => {
+      const [id, browser] = [randomUUID(), randomBytes(16).toString('base64url')];
+      const until = later(clock.now(), LOGIN_SECONDS * 1_000).getTime();
+      const login: Login = { id, browser: hash(`browser ${browser}`), to, until };
+      const text = Buffer.from(JSON.stringify(login)).toString('base64url');
+      const cookie = { ...COOKIE, signed: false, maxAge: LOGIN_SECONDS };
+      void reply.setCookie(slotOf(id), browser, cookie);
+      return secretsOf(browser, `${text}.${hash(`state ${text}`)}`);
+    },
+    /** Undefined in another browser than the one that began it. */
+    begun: ({ cookies }: FastifyRequest, state: string) => {
+      const [text = '', signature] = state.split('.');
+      if (signature !== hash(`state ${text}`)) return undefined;
+      const login = JSON.parse(Buffer.from(text, 'base64url').toString()) as Login;
+      if (login.until <= clock.now().getTime()) return undefined;
+      const browser = cookies[slotOf(login.id)] ?? '';
+      if (hash(`browser ${browser}`) !== login.browser) return undefined;
+      return { ...login, ...secretsOf(browser, state) };
     },
   };
 }
@@ -130,7 +170,8 @@ export function addSignIn(app: FastifyInstance, options: OidcOptions, parts: Sig
   const { secret, clock, log, ended } = parts;
   const named = (kind: string): string => cookieName(kind, secret, options.publicUrl);
   const session = cookieOf<Session>(named('session'), SESSION_SECONDS, clock);
-  const login = cookieOf<Login>(named('login'), LOGIN_SECONDS, clock);
+  const logins = loginsOf(named('login'), secret, clock);
+  const inTurn = inTurns(CALLS_AT_ONCE, CALLS_WAITING);
   const used = usedOnce(clock);
   const provider = discoverOnce(options);
   app.decorateRequest('person', {
@@ -140,11 +181,12 @@ export function addSignIn(app: FastifyInstance, options: OidcOptions, parts: Sig
     },
   });
 
-  app.get('/login', LIMITED, async (request, reply) => {
-    const [state, nonce] = [oidc.randomState(), oidc.randomNonce()];
-    const verifier = oidc.randomPKCECodeVerifier();
+  // After the discovery it asks nobody, and it keeps nothing here: strangers may repeat it.
+  app.get('/login', async (request, reply) => {
     const { to } = request.query as { to?: unknown };
-    const target = oidc.buildAuthorizationUrl(await provider(), {
+    const configuration = await provider();
+    const { state, nonce, verifier } = logins.begin(reply, ownPath(String(to)));
+    const target = oidc.buildAuthorizationUrl(configuration, {
       redirect_uri: new URL(CALLBACK, options.publicUrl).href,
       scope: options.scopes,
       state,
@@ -152,26 +194,25 @@ export function addSignIn(app: FastifyInstance, options: OidcOptions, parts: Sig
       code_challenge: await oidc.calculatePKCECodeChallenge(verifier),
       code_challenge_method: 'S256',
     });
-    login.clear(reply, LOGINS_KEPT - 1);
-    login.keep(reply, { nonce, verifier, to: ownPath(String(to)) }, state);
     return reply.redirect(target.href, 303);
   });
-
-  app.get(CALLBACK, LIMITED, async (request, reply) => {
+  app.get(CALLBACK, async (request, reply) => {
     const state = String((request.query as { state?: unknown }).state);
-    const begun = login.kept(request, state);
+    const begun = logins.begun(request, state);
     const claims =
       begun &&
-      used(state, LOGIN_SECONDS) &&
-      (await claimsOf(provider, request.url, { ...begun, state }, options).catch((error: unknown) =>
-        log.warn({ reason: reasonOf(error) }, 'a log-in failed'),
-      ));
+      (await inTurn(request.ip, async () =>
+        used(begun.id, LOGIN_SECONDS) ? claimsOf(provider, request.url, begun, options) : undefined,
+      ).catch((error: unknown) => {
+        if ((error as FastifyError).statusCode === 429) throw error;
+        log.warn({ reason: reasonOf(error) }, 'a log-in failed');
+      }));
     if (!claims)
       return request.person === undefined
         ? reply.say(400, NOT_LOGGED_IN)
         : reply.redirect(begun?.to ?? '/', 303);
     const { sub } = claims;
-    const [name, role] = [nameOf(claims), roleOf(claims, options)];
+    const { name, role } = claims;
     if (role === undefined) {
       session.clear(reply);
       log.warn({ operator: name, sub }, 'a person without a role tried to log in');
@@ -205,19 +246,23 @@ function usedOnce(clock: Clock): (id: string, seconds: number) => boolean {
   const uses = new Map<string, number>();
   return (id, seconds) => {
     const now = clock.now().getTime();
-    for (const [old, until] of uses) if (until <= now) uses.delete(old);
+    // The oldest comes first.
+    for (const [old, until] of uses) {
+      if (until > now) break;
+      uses.delete(old);
+    }
     if (uses.has(id)) return false;
     uses.set(id, now + seconds * 1_000);
     return true;
   };
 }
 
-/** Discovers the provider at the first log-in that reaches it. */
+/** Discovers the provider at the first log-in that reaches it; asks it at most once a second. */
 function discoverOnce(options: OidcOptions): () => Promise<oidc.Configuration> {
   let known: Promise<oidc.Configuration> | undefined;
   return () =>
     (known ??= discover(options).catch((error: unknown) => {
-      known = undefined;
+      setTimeout(() => (known = undefined), DISCOVERY_PAUSE_MS).unref();
       throw error;
     }));
 }
@@ -255,13 +300,13 @@ export class ProviderError extends Error {
 
 type Claims = Readonly<Record<string, unknown>>;
 
-/** The claims of the ID token, completed by UserInfo. */
+/** What the ID token says of the person, completed by UserInfo. */
 async function claimsOf(
   provider: () => Promise<oidc.Configuration>,
   url: string,
-  { verifier, state, nonce }: Login & { readonly state: string },
+  { verifier, state, nonce }: { readonly [Name in 'verifier' | 'state' | 'nonce']: string },
   options: OidcOptions,
-): Promise<oidc.IDToken> {
+) {
   const configuration = await provider();
   const back = new URL(url, options.publicUrl);
   const tokens = await oidc.authorizationCodeGrant(configuration, back, {
@@ -271,16 +316,24 @@ async function claimsOf(
     idTokenExpected: true,
   });
   const claims = tokens.claims()!;
+  const { sub } = claims;
   const { email, email_verified: verified } = claims as Claims;
-  const needed = [email, verified, rolesOf(claims, options)];
+  const isWhole = ![email, verified, rolesOf(claims, options)].includes(undefined);
   const { userinfo_endpoint: userInfo } = configuration.serverMetadata();
-  if (userInfo === undefined || !needed.includes(undefined)) return claims;
-  const more = await oidc.fetchUserInfo(configuration, tokens.access_token, claims.sub);
-  return { ...more, ...claims };
+  const more: Claims =
+    userInfo === undefined || isWhole
+      ? {}
+      : await oidc.fetchUserInfo(configuration, tokens.access_token, sub);
+  return {
+    sub,
+    // What one document says of its address says nothing of the other's.
+    name: nameOf(verified === undefined ? more : claims, sub),
+    role: roleOf(rolesOf(claims, options) ?? rolesOf(more, options), options),
+  };
 }
 
 /** An address that is not verified may be another person's. */
-function nameOf({ email, email_verified: verified, sub }: oidc.IDToken): string {
+function nameOf({ email, email_verified: verified }: Claims, sub: string): string {
   return typeof email === 'string' && verified === true ? email : sub;
 }
 
@@ -289,8 +342,8 @@ function rolesOf(claims: Claims, { rolesClaim }: OidcOptions): unknown {
   return claims[rolesClaim] ?? rolesClaim.split('.').reduce<unknown>(at, claims);
 }
 
-function roleOf(claims: Claims, options: OidcOptions): Role | undefined {
-  const given = [rolesOf(claims, options)].flat();
+function roleOf(roles: unknown, options: OidcOptions): Role | undefined {
+  const given = [roles].flat();
   return (['operator', 'support', 'viewer'] as const).find((role) => {
     const value = options.roles[role];
     return value !== undefined && given.includes(value);
@@ -298,9 +351,9 @@ function roleOf(claims: Claims, options: OidcOptions): Role | undefined {
 }
 
 /** A log-in must not lead to another site. */
-function ownPath(to: string): string {
+export function ownPath(to: string): string {
   // Printable ASCII without a backslash, which browsers read as a slash.
-  return to.length <= PATH_MAX && /^\/(?!\/)[!-[\]-~]*$/.test(to) ? to : '/';
+  return JSON.stringify(to).length <= PATH_MAX && /^\/(?!\/)[!-[\]-~]*$/.test(to) ? to : '/';
 }
 
 /** Leaves out the message, which may quote a token. */

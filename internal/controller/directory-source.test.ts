@@ -1,8 +1,19 @@
 /** A folder of manifests; test/integration/controller.test.ts has what every source must do. */
-import { appendFile, mkdir, mkdtemp, rename, rm, utimes, writeFile } from 'node:fs/promises';
+import { execFile } from 'node:child_process';
+import {
+  appendFile,
+  mkdir,
+  mkdtemp,
+  rename,
+  rm,
+  symlink,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from '@jest/globals';
+import { promisify } from 'node:util';
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { PARTNER_LABEL } from '../partner/key-secret.ts';
 import { directorySource } from './directory-source.ts';
 import { systemClock } from '../platform/process/clock.ts';
@@ -46,6 +57,68 @@ test('a file that is still being written counts as unreadable until it is comple
   await appendFile(file, `---\n${manifestOf('second')}`);
   expect(await names()).toEqual(['first', 'second']);
   expect(await view.list()).toMatchObject({ complete: true, problems: [] });
+});
+
+describe('a file that cannot be read', () => {
+  const file = (): string => join(folder, 'bad.yaml');
+  test.each<[string, told: string, make: () => Promise<unknown>]>([
+    ['empty', 'it is empty', () => writeFile(file(), '')],
+    ['without YAML', 'SyntaxError', () => writeFile(file(), 'kind: [')],
+    ['half written', 'SyntaxError', () => writeFile(file(), manifestOf('bad').slice(0, 60))],
+    [
+      'with a good and a bad document',
+      'SyntaxError',
+      () => writeFile(file(), `${manifestOf('bad')}---\nkind: [\n`),
+    ],
+    ['of 10 MB', 'file too large', () => writeFile(file(), '#'.repeat(10_000_000))],
+    ['that is a folder', 'it is no file', () => mkdir(file())],
+    ['that is a pipe', 'it is no file', () => promisify(execFile)('mkfifo', [file()])],
+    ['that is a broken link', 'ENOENT', () => symlink('nowhere', file())],
+    ['that is a link to itself', 'ELOOP', () => symlink(file(), file())],
+    [
+      'of nested aliases',
+      'ReferenceError',
+      () => {
+        const lines = ['a0: &a0 [x, x, x, x]'];
+        for (let at = 1; at < 12; at += 1)
+          lines.push(
+            `a${at}: &a${at} [${Array(9)
+              .fill(`*a${at - 1}`)
+              .join(', ')}]`,
+          );
+        return writeFile(file(), `kind: Secret\n${lines.join('\n')}\n`);
+      },
+    ],
+  ])('%s: keeps what it held, and others come and go', async (_, told, make) => {
+    for (const name of ['bad', 'goes', 'stays']) await settled(`${name}.yaml`, manifestOf(name));
+    expect(await names()).toEqual(['bad', 'goes', 'stays']);
+    await rm(file());
+    await make();
+    await rm(join(folder, 'goes.yaml'));
+    await settled('comes.yaml', manifestOf('comes'));
+    const list = await view.list();
+    expect(list).toMatchObject({
+      complete: true,
+      problems: [{ code: 'unreadable_file', message: expect.stringContaining(`(${told})`) }],
+    });
+    expect(list.secrets.map(({ name }) => name)).toEqual(['bad', 'comes', 'stays']);
+    expect(list.secrets.filter((one) => list.isUnread?.(one))).toEqual([]);
+    // A process that never read it says whose keys it does not know.
+    const later = await directorySource(folder, systemClock)
+      .follow(() => {}, stop.signal)
+      .list();
+    expect(later.secrets.map(({ name }) => name)).toEqual(['comes', 'stays']);
+    expect(list.secrets.filter((one) => later.isUnread?.(one))).toMatchObject([{ name: 'bad' }]);
+    await rm(file(), { recursive: true });
+    expect(await names()).toEqual(['comes', 'stays']);
+  });
+
+  test('is no list where it is the only one', async () => {
+    await settled('bad.yaml', manifestOf('bad'));
+    expect(await names()).toEqual(['bad']);
+    await settled('bad.yaml', 'kind: [');
+    expect(await view.list()).toMatchObject({ complete: false, secrets: [{ name: 'bad' }] });
+  });
 });
 
 test('a malformed Secret is told by its name and field, without a value', async () => {

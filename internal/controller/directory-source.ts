@@ -2,7 +2,6 @@
 import { watch as watchFolder } from 'node:fs';
 import { readFile, readdir, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { isDeepStrictEqual } from 'node:util';
 import { parseAllDocuments } from 'yaml';
 import type { Clock } from '../platform/process/clock.ts';
 import { pause } from '../platform/process/deadline.ts';
@@ -15,6 +14,7 @@ import {
 } from './secret-source.ts';
 
 const MAX_FILE_BYTES = 1024 * 1024;
+const FILES_MAX = 100_000;
 /** Network volumes send no file events. */
 const POLL_EVERY_MS = 2_000;
 /** Editors write in several steps. */
@@ -41,18 +41,19 @@ export function directorySource(path: string, clock: Clock): SecretSource {
   };
 }
 
-/** A list for which every file could be read. */
-interface Good {
+/** What a file held when it could last be read. */
+interface ReadFile {
+  readonly signature: string;
   readonly secrets: readonly PartnerSecret[];
-  readonly asOf: Date;
-  readonly signatures: readonly string[];
 }
 
 class FollowedFolder implements SecretView {
   readonly everyMs = POLL_EVERY_MS;
   readonly #path: string;
   readonly #clock: Clock;
-  #good: Good = { secrets: [], asOf: new Date(0), signatures: [] };
+  /** By name, sorted. */
+  #files: ReadonlyMap<string, ReadFile> = new Map();
+  #asOf = new Date(0);
 
   constructor(path: string, clock: Clock) {
     this.#path = path;
@@ -63,54 +64,97 @@ class FollowedFolder implements SecretView {
     return [];
   }
 
-  /** Lists the whole folder; while a file cannot be read, the last complete list. */
+  /**
+   * Lists the whole folder. What a file that cannot be read held stays as it was; if there is no
+   * file that can be read, the list is incomplete.
+   */
   async list(): Promise<SecretList> {
+    const asOf = this.#clock.now();
+    const [names, reason] = await this.#names();
     const faults = new Map<string, string>();
-    const read = await this.#read(faults);
-    const complete = faults.size === 0;
-    if (complete) this.#good = read;
-    const { secrets, asOf } = this.#good;
-    const problems = [...faults].map(([name, fault]) => this.#problem(name, fault));
-    return { secrets, problems, complete, asOf };
+    const files = await this.#read(names, faults);
+    const complete = names.length > faults.size;
+    if (complete) [this.#files, this.#asOf] = [files, asOf];
+    const problems =
+      names.length === 0
+        ? [this.#problem(basename(this.#path), reason, 'all keys stay')]
+        : [...faults].map(([name, fault]) => this.#problem(name, fault, 'its keys stay'));
+    return {
+      secrets: [...this.#files.values()].flatMap(({ secrets }) => secrets),
+      problems,
+      complete,
+      asOf: this.#asOf,
+      isUnread: ({ uid }) => {
+        const name = fileOf(uid);
+        return faults.has(name) && !this.#files.has(name);
+      },
+    };
   }
 
-  async #read(faults: Map<string, string>): Promise<Good> {
-    const asOf = this.#clock.now();
-    let reason = 'it is empty, or not mounted';
-    const found = await readdir(this.#path).catch((error: unknown) => {
-      reason = reasonOf(error);
-      return [];
-    });
-    const names = found.filter((name) => /\.(ya?ml|json)$/.test(name)).toSorted();
-    if (names.length === 0) faults.set(basename(this.#path), reason);
-    const files = names.map((name) => join(this.#path, name));
-    const signatures = await Promise.all(files.map(signatureOf));
-    if (isDeepStrictEqual(signatures, this.#good.signatures)) return { ...this.#good, asOf };
+  async #names(): Promise<readonly [names: readonly string[], reason: string]> {
+    try {
+      const found = await readdir(this.#path);
+      const names = found.filter((name) => /\.(ya?ml|json)$/.test(name)).toSorted();
+      return names.length > FILES_MAX
+        ? [[], `more than ${FILES_MAX} files`]
+        : [names, 'it is empty, or not mounted'];
+    } catch (error) {
+      return [[], reasonOf(error)];
+    }
+  }
 
-    await pause(QUIET_MS);
-    const secrets: PartnerSecret[] = [];
-    for (const [index, file] of files.entries()) {
-      const name = names[index]!;
+  /** Reads only files that changed. */
+  async #read(
+    names: readonly string[],
+    faults: Map<string, string>,
+  ): Promise<ReadonlyMap<string, ReadFile>> {
+    const files = new Map<string, ReadFile>();
+    const signatures = await Promise.all(names.map((name) => this.#signatureOf(name)));
+    const isKnown = names.map((name, at) => this.#files.get(name)?.signature === signatures[at]);
+    if (isKnown.includes(false)) await pause(QUIET_MS);
+    for (const [at, name] of names.entries()) {
+      const known = this.#files.get(name);
       try {
-        if ((await stat(file)).size > MAX_FILE_BYTES) throw new RangeError('file too large');
-        secrets.push(...readManifest(name, await readFile(file, 'utf8')));
-        if ((await signatureOf(file)) !== signatures[index])
-          throw new RangeError('it is being written');
+        files.set(name, isKnown[at] ? known! : await this.#readFile(name, signatures[at]!));
       } catch (error) {
         faults.set(name, reasonOf(error));
+        if (known !== undefined) files.set(name, { ...known, signature: '' });
       }
     }
-    return { secrets, asOf, signatures };
+    return files;
   }
 
-  #problem(name: string, fault: string): Problem {
+  async #readFile(name: string, signature: string): Promise<ReadFile> {
+    const path = join(this.#path, name);
+    const found = await stat(path);
+    // Opening a pipe would wait for a writer.
+    if (!found.isFile()) throw new RangeError('it is no file');
+    if (found.size > MAX_FILE_BYTES) throw new RangeError('file too large');
+    const secrets = readManifest(name, await readFile(path, 'utf8'));
+    if ((await this.#signatureOf(name)) !== signature) throw new RangeError('it is being written');
+    return { signature, secrets };
+  }
+
+  async #signatureOf(name: string): Promise<string> {
+    try {
+      const { ino, size, mtimeMs } = await stat(join(this.#path, name));
+      return `${ino}:${size}:${mtimeMs}`;
+    } catch (error) {
+      return String((error as NodeJS.ErrnoException).code);
+    }
+  }
+
+  #problem(name: string, fault: string, stay: string): Problem {
     return {
       source: { namespace: 'directory', name, uid: join(this.#path, name) },
       code: 'unreadable_file',
-      message: `${name} could not be read as Kubernetes manifests (${fault}); until then all keys stay as they were`,
+      message: `${name} could not be read as Kubernetes manifests (${fault}); until then ${stay} as they were`,
     };
   }
 }
+
+const uidOf = (file: string, name: string): string => `${file}#${name}`;
+const fileOf = (uid: string): string => /^(.*?\.(?:ya?ml|json))#/.exec(uid)?.[1] ?? '';
 
 function readManifest(file: string, text: string): PartnerSecret[] {
   // Editors empty a file before they fill it.
@@ -122,7 +166,7 @@ function readManifest(file: string, text: string): PartnerSecret[] {
     if (value?.kind !== 'Secret' || value.metadata?.labels?.[PARTNER_LABEL] === undefined)
       return [];
     const secret = readSecret(value);
-    return [{ ...secret, uid: `${file}#${secret.name}` }];
+    return [{ ...secret, uid: uidOf(file, secret.name) }];
   });
 }
 
@@ -132,20 +176,8 @@ interface Manifest {
   readonly metadata?: { readonly labels?: Readonly<Record<string, unknown>> | null } | null;
 }
 
-async function signatureOf(file: string): Promise<string> {
-  try {
-    const { ino, size, mtimeMs } = await stat(file);
-    return `${file}:${ino}:${size}:${mtimeMs}`;
-  } catch (error) {
-    return String((error as NodeJS.ErrnoException).code);
-  }
-}
-
 /** Leaves out a parser's message, which may quote a key from the file. */
 function reasonOf(error: unknown): string {
-  if (!(error instanceof Error)) return 'unknown error';
-  return (
-    (error as NodeJS.ErrnoException).code ??
-    (error instanceof RangeError ? error.message : error.name)
-  );
+  const { code, name } = error as NodeJS.ErrnoException;
+  return code ?? (error instanceof RangeError ? error.message : name);
 }

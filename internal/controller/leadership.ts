@@ -1,9 +1,9 @@
 /** Leadership by the lease in the document of keys, and the loops of the process that leads. */
-import type { KeyDocuments } from '../partner/key-document.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import type { Logger } from '../platform/process/log.ts';
 import type { Loop, LoopOptions, Loops } from '../platform/process/loop.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
+import type { OwnedLease } from './owned-lease.ts';
 
 /**
  * A leader whose renewals fail stops before its lease of 15 s ends: after 9 s, 1 s of back-off and
@@ -14,7 +14,7 @@ const RENEW_DEADLINE_MS = 9_000;
 const RENEW_EVERY_MS = 5_000;
 const LOOK_EVERY_MS = 1_000;
 
-type LoopName = 'partner_secrets' | 'backlog' | 'audit' | 'probe';
+type LoopName = 'partner_secrets' | 'backlog' | 'audit' | 'old_queue' | 'probe';
 
 /** A loop that works only while this process leads. */
 export interface LeaderLoop extends Omit<LoopOptions<LoopName>, 'run'> {
@@ -25,7 +25,7 @@ export interface LeaderLoop extends Omit<LoopOptions<LoopName>, 'run'> {
 }
 
 interface LeadershipTools {
-  readonly lease: Pick<KeyDocuments, 'take' | 'renew' | 'giveBack'>;
+  readonly lease: Pick<OwnedLease, 'take' | 'renew' | 'giveBack'>;
   /** Unique for each start of a process. */
   readonly holder: string;
   readonly clock: Clock & { readonly known?: boolean };

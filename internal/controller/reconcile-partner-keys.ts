@@ -3,23 +3,25 @@
  * intervals. It compares states, so missed events do no harm.
  */
 import { isDeepStrictEqual } from 'node:util';
-import {
-  type EndedKey,
-  KEYS_MAX,
-  shareRoom,
-  type StoredKey,
-  SupersededError,
-} from '../partner/key-document.ts';
+import { KEYS_MAX, shareRoom, type StoredKey, SupersededError } from '../partner/key-document.ts';
+import { inTurn } from '../partner/kept-findings.ts';
 import { type Problem, type WantedKey, wantedKeys } from '../partner/key-secret.ts';
 import type { KeyStore } from '../partner/key-store.ts';
-import { isTestOwner, ownerName, partnersEnding } from '../partner/key-terms.ts';
+import { partnersEnding } from '../partner/key-terms.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { pause } from '../platform/process/deadline.ts';
+import { defined } from '../platform/process/defined.ts';
 import type { Logger } from '../platform/process/log.ts';
 import type { Loop } from '../platform/process/loop.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
+import { guardKeys, type GuardMemory, type Loss } from './key-guard.ts';
 import type { Leadership } from './leadership.ts';
-import type { SecretList, SecretSource, SecretView } from './secret-source.ts';
+import {
+  secretsOfStored,
+  type SecretList,
+  type SecretSource,
+  type SecretView,
+} from './secret-source.ts';
 
 /** Changes that come together share a round. */
 const ROUND_GAP_MS = 200;
@@ -31,6 +33,8 @@ export interface ReconcileTools {
   readonly clock: Clock;
   readonly log: Logger;
   readonly allowPublished: boolean;
+  /** The hash of the test key that the probe uses. */
+  readonly probeHash?: string;
   readonly metrics: ControllerMetrics;
 }
 
@@ -40,27 +44,30 @@ export interface ReconcileTools {
  */
 export async function reconcileKeys(
   list: SecretList,
-  { store, holder, allowPublished, clock, log, metrics }: ReconcileTools,
+  { store, holder, allowPublished, probeHash, clock, log, metrics }: ReconcileTools,
 ): Promise<readonly Problem[]> {
   const [document, revoked] = await Promise.all([store.documents.read(), store.revoked()]);
   if (document?.holder !== holder) throw new SupersededError();
   const stored = new Map(document.keys.map((key) => [key.hash, key]));
-  const { keys: wanted, problems } = wantedKeys(list.secrets, {
+  const { isUnread = () => false } = list;
+  const unread = secretsOfStored(document.keys, isUnread);
+  const { keys: wanted, problems } = wantedKeys([...list.secrets, ...unread], {
     allowPublished,
+    ...defined({ probeHash }),
     heldBy: (hash) => stored.get(hash)?.source,
   });
   const now = clock.now();
-  const { ended: endedBefore = [] } = document;
+  const { ended = [], arrived = [] } = document;
   // An incomplete list changes no key.
   const plan = planRound(list.complete ? wanted : stored, stored, {
     now,
-    ended: endedBefore,
+    memory: { ended, arrived },
     revoked,
   });
-  const { keys, put, removed, problems: ofPlan, ended } = plan;
+  const { keys, put, removed, problems: ofPlan, memory } = plan;
   const isChange = put > 0 || removed.length > 0;
   if (isChange || (list.complete && document.syncedAt === undefined))
-    await store.documents.replace(document.version, keys, { synced: list.complete, ended });
+    await store.documents.replace(document.version, keys, { synced: list.complete, ...memory });
   if (isChange)
     log.info({ put, remove: removed.length, complete: list.complete }, 'partner keys changed');
   metrics.keyChanges.inc({ change: 'put' }, put);
@@ -71,12 +78,14 @@ export async function reconcileKeys(
   metrics.keysWanted.set(wanted.size);
   const counting = [...wanted.values()].filter(({ hash }) => !revoked.has(hash));
   metrics.partnersEnding.set(partnersEnding(counting, now).length);
-  const ofRevoked = [...wanted.values()].flatMap(({ hash, source }): Problem[] => {
+  const ofRevoked = [...wanted.values()].flatMap(({ hash, source, partnerId }): Problem[] => {
     const message =
       'a key of this Secret was revoked by an operator and does not count: remove it from the Secret';
-    return revoked.has(hash) ? [{ source, code: 'key_revoked', message }] : [];
+    return revoked.has(hash) ? [{ source, partnerId, code: 'key_revoked', message }] : [];
   });
-  return [...list.problems, ...problems, ...ofRevoked, ...ofPlan];
+  // The list has the problem of what it could not read.
+  const readable = problems.filter(({ source }) => !isUnread(source));
+  return [...list.problems, ...readable, ...ofRevoked, ...ofPlan];
 }
 
 interface KeyKeeperTools extends ReconcileTools {
@@ -121,8 +130,9 @@ export class KeyKeeper {
       const list = await this.#view.list();
       const problems = await reconcileKeys(list, this.#tools);
       if (list.complete) this.#isSynced = true;
-      this.#report(problems);
-      await this.#tools.store.problems.keep(problems, list.secrets);
+      const told = inTurn(problems);
+      this.#report(problems, told);
+      await this.#tools.store.problems.keep(told);
     } catch (error) {
       if (!(error instanceof SupersededError)) throw error;
       leadership.resign();
@@ -130,21 +140,21 @@ export class KeyKeeper {
     await pause(ROUND_GAP_MS, term);
   }
 
-  #report(problems: readonly Problem[]): void {
+  #report(problems: readonly Problem[], told: readonly Problem[]): void {
     const { log, metrics } = this.#tools;
     metrics.secretProblems.reset();
     for (const { code } of problems) metrics.secretProblems.inc({ problem: code });
-    this.#warnings = problems
+    this.#warnings = told
       .filter(({ code }) => code === 'keys_would_end')
       .map(({ message }) => message);
-    const byText = new Map(problems.map((problem) => [JSON.stringify(problem), problem]));
+    const byText = new Map(told.map((problem) => [JSON.stringify(problem), problem]));
     for (const [text, { source, code: problem, message: hint }] of byText) {
       const { namespace, name: secret } = source;
       if (!this.#logged.has(text))
         log.warn({ namespace, secret, problem, hint }, 'a partner Secret needs correction');
     }
     this.#logged = new Set(byText.keys());
-    this.#tools.report(problems);
+    this.#tools.report(told);
   }
 
   /** Clears counts, which say nothing once another process leads. */
@@ -162,9 +172,6 @@ export class KeyKeeper {
 
 /* Decides which keys a round leaves stored. */
 
-/** With more keys than this, half may end within `WINDOW_MS`; more is probably a lost namespace. */
-export const ENDED_FREELY = 3;
-const WINDOW_MS = 600_000;
 const NAMED = 10;
 /** Warns at this share of the room, in time to remove old keys. */
 const NEARLY_FULL = 0.8;
@@ -175,8 +182,7 @@ interface KeyPlan {
   /** Hashes of keys. */
   readonly removed: readonly string[];
   readonly problems: readonly Problem[];
-  /** Keys that ended unrevoked in the last ten minutes; the next round counts them too. */
-  readonly ended: readonly EndedKey[];
+  readonly memory: GuardMemory;
 }
 
 /** The maps' keys are hashes. */
@@ -185,11 +191,11 @@ function planRound(
   stored: ReadonlyMap<string, StoredKey>,
   {
     now,
-    ended,
+    memory,
     revoked,
   }: {
     readonly now: Date;
-    readonly ended: readonly EndedKey[];
+    readonly memory: GuardMemory;
     /** Hashes that an operator revoked. */
     readonly revoked: { has(hash: string): boolean };
   },
@@ -204,19 +210,9 @@ function planRound(
   const gone = all.filter(({ hash }) => !wanted.has(hash));
   for (const { hash } of gone) next.delete(hash);
 
-  const owners = new Set([...next.values()].map(ownerOf));
-  const recent = ended.filter(({ at }) => Math.abs(now.getTime() - at.getTime()) < WINDOW_MS);
   const unconfirmed = gone.filter(({ hash }) => !revoked.has(hash));
-  // Live keys and test keys are judged apart.
-  const losses = [false, true].map((test) =>
-    lossOf({
-      stored: all.filter((key) => isTestOwner(ownerOf(key)) === test),
-      recent: recent.filter(({ owner }) => isTestOwner(owner) === test),
-      gone: unconfirmed.filter((key) => isTestOwner(ownerOf(key)) === test),
-      owners,
-      areMany: all.length + recent.length > ENDED_FREELY,
-    }),
-  );
+  const guarded = guardKeys({ now, memory, stored: all, next, gone: unconfirmed });
+  const { losses } = guarded;
   const held = losses.flatMap((loss) => loss.held);
   for (const key of held) next.set(key.hash, key);
 
@@ -231,65 +227,21 @@ function planRound(
       ...over.map(tooMany),
       ...(asked > NEARLY_FULL ? [nearlyFull(asked)] : []),
     ],
-    ended: [
-      ...recent,
-      ...unconfirmed
-        .filter((key) => !held.includes(key))
-        .map((key) => ({ owner: ownerOf(key), at: now })),
-    ],
+    memory: guarded.memory,
   };
 }
-
-interface Loss {
-  readonly held: readonly StoredKey[];
-  /** Number of keys when the window began. */
-  readonly before: number;
-}
-
-/** Chooses the keys that stay, because too many would end at once. `owners` still have keys. */
-function lossOf({
-  stored,
-  recent,
-  gone,
-  owners,
-  areMany,
-}: {
-  readonly stored: readonly StoredKey[];
-  readonly recent: readonly EndedKey[];
-  readonly gone: readonly StoredKey[];
-  readonly owners: ReadonlySet<string>;
-  /** There are enough keys for a loss to be judged. */
-  readonly areMany: boolean;
-}): Loss {
-  // An owner that has another key only rotates.
-  const lost = gone.filter((key) => !owners.has(ownerOf(key)));
-  const without = [...recent.map(({ owner }) => owner), ...lost.map(ownerOf)].filter(
-    (owner) => !owners.has(owner),
-  );
-  const before = stored.length + recent.length;
-  // If one partner alone loses keys, it is meant.
-  const most = Math.max(
-    0,
-    ...[...Map.groupBy(without, String).values()].map(({ length }) => length),
-  );
-  const others = without.length - most;
-  const isMany = areMany && without.length * 2 > before;
-  return { held: isMany && others > 0 && others * 2 >= before - most ? lost : [], before };
-}
-
-const ownerOf = ({ partnerId, terms }: StoredKey): string => ownerName(partnerId, terms);
 
 function wouldEnd({ held: [first, ...others], before }: Loss): readonly Problem[] {
   if (first === undefined) return [];
   const partners = [...new Set([first, ...others].map(({ partnerId }) => partnerId))].toSorted();
   const more = partners.length > NAMED ? ` and ${partners.length - NAMED} more` : '';
-  const message = `more than half of ${before} partner keys would have ended within ten minutes, so ${others.length + 1} of them stay active, of ${partners.slice(0, NAMED).join(', ')}${more}: apply the Secrets again; if it is meant, confirm each key with "partner-ingest keys revoke"`;
+  const message = `more than half of ${before} partners would have lost all keys within ten minutes, so ${others.length + 1} keys stay active, of ${partners.slice(0, NAMED).join(', ')}${more}: apply the Secrets again; if it is meant, confirm each key with "partner-ingest keys revoke"`;
   return [{ source: first.source, code: 'keys_would_end', message }];
 }
 
-function tooMany({ source }: StoredKey): Problem {
+function tooMany({ source, partnerId }: StoredKey): Problem {
   const message = `there is room for ${KEYS_MAX} keys, and this partner has more than its share: a key of this Secret does not count; remove old keys`;
-  return { source, code: 'too_many_keys', message };
+  return { source, partnerId, code: 'too_many_keys', message };
 }
 
 function nearlyFull(asked: number): Problem {

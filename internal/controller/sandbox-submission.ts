@@ -3,11 +3,10 @@
  * (charts/partner-ingest/files/send-one.mjs) use it.
  */
 import { namedAsSent, sampleApplication } from '../application/fields.ts';
+import { COMPLETES } from '../application/sandbox-endings.ts';
 import { contactReason } from '../platform/stores/contact-failure.ts';
 import { pause } from '../platform/process/deadline.ts';
 
-/** A test with this EIN always completes. */
-const COMPLETES = '000000000';
 const CALL_TIMEOUT_MS = 10_000;
 /** The longest that one look-up may wait. */
 const MAX_WAIT_SECONDS = 30;

@@ -40,6 +40,7 @@ export class SecretEvents {
     this.#allowance = new Allowance(BURST, PER_MINUTE / 60, tools.clock);
   }
 
+  /** Takes one problem for each Secret and code. */
   tell(problems: readonly Problem[]): void {
     this.#waiting = problems;
     this.#writing ??= this.#writeWaiting().finally(() => {
@@ -47,9 +48,14 @@ export class SecretEvents {
     });
   }
 
+  /** Resolves when all Events told so far are written or held back. */
+  async settled(): Promise<void> {
+    await this.#writing;
+  }
+
   async close(): Promise<void> {
     this.#closed = true;
-    await this.#writing;
+    await this.settled();
   }
 
   async #writeWaiting(): Promise<void> {
@@ -57,23 +63,30 @@ export class SecretEvents {
       // An Event cannot be about an unreadable namespace.
       const about = this.#waiting.filter(({ source }) => source.uid !== '');
       this.#waiting = undefined;
-      const alike = Map.groupBy(about, nameOf);
-      for (const [name, [problem, ...more]] of alike) {
+      const named = new Map(about.map((problem) => [nameOf(problem), problem]));
+      // What was never told, or longest ago, comes first.
+      const due = [...named]
+        .filter(([name]) => !this.#isRecent(this.#toldAt.get(name)))
+        .toSorted(([one], [other]) => this.#toldMs(one) - this.#toldMs(other));
+      for (const [name, problem] of due) {
         if (this.#closed) return;
-        if (problem === undefined || this.#isRecent(this.#toldAt.get(name))) continue;
-        if (this.#allowance.take()) await this.#create(name, problem, more.length);
+        if (this.#allowance.take()) await this.#create(name, problem);
         else this.#tools.metrics.secretEvents.inc({ result: 'held_back' });
       }
       for (const [name, atMs] of this.#toldAt)
-        if (!alike.has(name) && !this.#isRecent(atMs)) this.#toldAt.delete(name);
+        if (!named.has(name) && !this.#isRecent(atMs)) this.#toldAt.delete(name);
     }
+  }
+
+  #toldMs(name: string): number {
+    return this.#toldAt.get(name) ?? -1;
   }
 
   #isRecent(atMs = -Infinity): boolean {
     return this.#tools.clock.monotonicMs() - atMs <= REPEAT_MS;
   }
 
-  async #create(name: string, { source, code, message }: Problem, more: number): Promise<void> {
+  async #create(name: string, { source, code, message }: Problem): Promise<void> {
     const { core, clock, log, metrics } = this.#tools;
     const { namespace } = source;
     const now = clock.now();
@@ -84,7 +97,7 @@ export class SecretEvents {
       reason: code.replace(/(^|_)([a-z])/g, (_match, _start, letter: string) =>
         letter.toUpperCase(),
       ),
-      message: message.slice(0, MESSAGE_MAX) + (more > 0 ? `; ${more} more like it` : ''),
+      message: message.slice(0, MESSAGE_MAX),
       source: { component: COMPONENT },
       reportingComponent: COMPONENT,
       reportingInstance: this.#instance,

@@ -3,9 +3,11 @@ import { z } from 'zod';
 import {
   PARTNER_LABEL,
   STATUS_ANNOTATION,
+  type KeySource,
   type PartnerSecret,
   type Problem,
 } from '../partner/key-secret.ts';
+import type { StoredKey } from '../partner/key-document.ts';
 import { readTerms } from '../partner/key-terms.ts';
 
 export interface SecretList {
@@ -13,6 +15,8 @@ export interface SecretList {
   readonly problems: readonly Problem[];
   /** If false, no key changes. */
   readonly complete: boolean;
+  /** Whether a Secret may exist although `secrets` lacks it: its stored keys stay as they are. */
+  readonly isUnread?: (source: KeySource) => boolean;
   /** When the list was last current. */
   readonly asOf: Date;
 }
@@ -71,4 +75,36 @@ function faultOf(object: unknown, { issues: [issue] }: z.ZodError): string {
   const path = issue?.path ?? [];
   const field = path.slice(0, path[0] === 'metadata' ? 3 : 1).join('.');
   return `Secret ${typeof name === 'string' ? name : 'without a name'}: ${field} must be text, in quotes`;
+}
+
+/**
+ * Makes the Secrets that `isWanted` names again from the stored keys. Of a Secret without keys they show only
+ * that it makes its partner inactive.
+ */
+export function secretsOfStored(
+  keys: readonly StoredKey[],
+  isWanted: (source: KeySource) => boolean,
+): readonly PartnerSecret[] {
+  const shown = keys.flatMap((key) => {
+    const { source, inactiveBy = source } = key;
+    return [
+      { key, source, holds: true, isOff: key.inactiveBy?.uid === source.uid },
+      { key, source: inactiveBy, holds: false, isOff: key.inactiveBy !== undefined },
+    ].filter((one) => isWanted(one.source));
+  });
+  return [...Map.groupBy(shown, ({ source }) => source.uid).values()].map((all) => {
+    const { key, source } = all.find(({ holds }) => holds) ?? all[0]!;
+    const digests = all.flatMap(({ holds, key: { hash } }) => (holds ? [`sha256:${hash}`] : []));
+    return {
+      ...source,
+      createdAt: undefined,
+      partnerId: key.partnerId,
+      status: all.some(({ isOff }) => isOff) ? 'inactive' : undefined,
+      terms: key.terms,
+      faults: [],
+      data: Object.fromEntries(
+        digests.map((digest, at) => [`key-${at}`, Buffer.from(digest).toString('base64')]),
+      ),
+    };
+  });
 }

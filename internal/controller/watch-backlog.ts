@@ -4,6 +4,7 @@ import type { PartnerHolds } from '../partner/flags.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import type { Logger } from '../platform/process/log.ts';
 import { jobStates, type JobState } from '../queue/job.ts';
+import type { OldQueue } from '../queue/old-queue.ts';
 import { readBacklog, readPartnerBacklog, type Backlog } from '../submission/due-work.ts';
 import { backlogStates, openStates } from '../submission/states.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
@@ -79,6 +80,17 @@ async function showJobs({ queues, metrics, log }: BacklogTools): Promise<void> {
     metrics.queueJobs.reset();
   }
 }
+
+const OLD_QUEUE_EVERY_MS = 60_000;
+
+export const removeOldQueue = (queues: { readonly old: OldQueue }): LeaderLoop => ({
+  name: 'old_queue',
+  everyMs: OLD_QUEUE_EVERY_MS,
+  failsAfterMs: 10 * OLD_QUEUE_EVERY_MS,
+  reason: (error) => `the queue of older versions stays in Redis: ${(error as Error).message}`,
+  run: () => queues.old.look(),
+  forget: () => {},
+});
 
 /** Work still waits while the database is away, so its age grows. */
 function showAges(backlog: Backlog | undefined, { metrics, clock }: BacklogTools): void {

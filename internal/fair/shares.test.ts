@@ -43,6 +43,20 @@ test('released room is free once, and an entry that changes its owner counts for
   expect([...shares.holders]).toEqual(['three', 'four', 'five']);
 });
 
+test('with `newest`, equal shares keep their places, and only a smaller one gets one', () => {
+  const gaveWay: string[] = [];
+  const gives = (name: string) => gaveWay.push(name);
+  const shares = new FairShares<string>(3, gives, undefined, 'newest');
+  for (const name of ['a1', 'a2', 'a3', 'a4']) shares.hold(name, a1);
+  shares.hold('a5', a2);
+  expect(gaveWay).toEqual(['a4', 'a3']);
+  shares.hold('b1', b1);
+  expect(gaveWay).toEqual(['a4', 'a3', 'a2']);
+  for (const name of ['b2', 'a6', 'c', 'd']) shares.hold(name, [name[0]!, '1']);
+  expect([...shares.holders]).toEqual(['a1', 'b1', 'c']);
+  expect(shares.has('d')).toBe(false);
+});
+
 test('the newest is refused if no entry of the largest may be removed', () => {
   const { gaveWay, shares } = newShares(2, ['one', 'two']);
   for (const name of ['one', 'two', 'three']) shares.hold(name, a1);

@@ -1,7 +1,9 @@
 /**
  * Shares a bound among owners, and an owner's share among its parts, such as a partner's addresses.
  * Until the bound is full, one owner may hold all. Then the owner that holds most gives way: the
- * oldest holder of its largest part, else of another part if `mayGiveWay` spares those.
+ * oldest holder of its largest part, else of another part if `mayGiveWay` spares those. With
+ * `newest` the newest does, also of equal shares: a holder keeps its place until somebody with a
+ * smaller share comes.
  */
 export type Owner = readonly [owner: string, part: string];
 
@@ -16,6 +18,7 @@ export class FairShares<Holder> {
   readonly #max: number;
   readonly #giveWay: (holder: Holder) => void;
   readonly #mayGiveWay: (holder: Holder) => boolean;
+  readonly #newest: boolean;
   readonly #all = empty<string, Share<string, Share<Holder, number>>>();
   readonly #owners = new Map<Holder, Owner>();
 
@@ -24,10 +27,16 @@ export class FairShares<Holder> {
     max: number,
     giveWay: (holder: Holder) => void,
     mayGiveWay: (holder: Holder) => boolean = () => true,
+    which: 'oldest' | 'newest' = 'oldest',
   ) {
     this.#max = max;
     this.#giveWay = giveWay;
     this.#mayGiveWay = mayGiveWay;
+    this.#newest = which === 'newest';
+  }
+
+  has(holder: Holder): boolean {
+    return this.#owners.has(holder);
   }
 
   get holders(): Iterable<Holder> {
@@ -67,8 +76,9 @@ export class FairShares<Holder> {
 
   #next(): Holder | undefined {
     const sizeOf = ({ size }: { readonly size: number }): number => size;
-    const ofOwner = largest(this.#all.within.values(), sizeOf);
-    const ofPart = ofOwner && largest(ofOwner.within.values(), sizeOf);
+    const ofOwner = largest(this.#all.within.values(), sizeOf, this.#newest);
+    const ofPart = ofOwner && largest(ofOwner.within.values(), sizeOf, this.#newest);
+    if (this.#newest) return [...(ofPart?.within.keys() ?? [])].at(-1);
     const parts = [ofPart, ...(ofOwner?.within.values() ?? [])];
     return parts
       .values()
@@ -82,15 +92,16 @@ function put<Key, Value>(map: Map<Key, Value>, key: Key, value: Value, gone: boo
   else map.set(key, value);
 }
 
-/** The first with the largest size; undefined if there are none. */
+/** The first, or last, with the largest size; undefined if there are none. */
 export function largest<Each>(
   all: Iterable<Each>,
   sizeOf: (each: Each) => number,
+  last = false,
 ): Each | undefined {
   let [found, most]: [Each | undefined, number] = [undefined, -Infinity];
   for (const each of all) {
     const size = sizeOf(each);
-    if (size > most) [found, most] = [each, size];
+    if (size > most || (last && size === most)) [found, most] = [each, size];
   }
   return found;
 }

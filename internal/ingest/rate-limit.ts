@@ -5,6 +5,7 @@
  * because a demoted primary still answers reads.
  */
 import { Cluster } from 'ioredis';
+import { redisName, type KnownInstallation } from '../installation/names.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { newBatcher, type Batcher } from '../platform/process/batcher.ts';
 import type { Logger } from '../platform/process/log.ts';
@@ -18,7 +19,6 @@ const LIMITER_TIMEOUT_MS = 50;
 const LIMITER_LOCAL_KEYS = 20_000;
 
 const ALONE = 'limiting on this process alone: redis is away or slow';
-const KEY_PREFIX = 'partner-ingest:limit:';
 /** A script of this many keys blocks the server for 0.2 ms. */
 const COUNTS_TOGETHER = 256;
 /** Adds to each key's count; returns counts and milliseconds left. */
@@ -54,6 +54,8 @@ interface Count {
 interface LimiterStoreTools {
   /** Its commands must fail at once during an outage. */
   readonly redis: RedisClient;
+  /** Until its id is known, the process counts on its own. */
+  readonly installation: KnownInstallation;
   readonly metrics: Pick<IngestMetrics, 'limiterDecisions' | 'limiterFallback'>;
   readonly log: Logger;
 }
@@ -109,17 +111,17 @@ export class SharedLimiterStore {
   }
 
   async #countTogether(counts: readonly Count[]): Promise<void> {
-    if (this.#probe !== undefined || this.#redis.status !== 'ready') {
-      this.#countLocally(counts);
-      return;
-    }
+    const { id } = this.#tools.installation;
+    if (id === undefined) return this.#answerLocally(counts);
+    if (this.#probe !== undefined || this.#redis.status !== 'ready')
+      return this.#countLocally(id, counts);
     // In a Cluster, a script may use keys of one slot only.
     const scripts = this.#redis instanceof Cluster ? counts.map((count) => [count]) : [counts];
-    await Promise.all(scripts.map((together) => this.#runScript(together)));
+    await Promise.all(scripts.map((together) => this.#runScript(id, together)));
   }
 
-  #runScript(counts: readonly Count[]): Promise<void> {
-    const keys = counts.map(({ key }) => KEY_PREFIX + key);
+  #runScript(id: string, counts: readonly Count[]): Promise<void> {
+    const keys = counts.map(({ key }) => nameOf(id, key));
     const windows = counts.map(({ windowMs }) => windowMs);
     return new Promise((resolve) => {
       let ended = false;
@@ -127,7 +129,7 @@ export class SharedLimiterStore {
         if (ended) return;
         ended = true;
         clearTimeout(timer);
-        if (reply === undefined) this.#countLocally(counts);
+        if (reply === undefined) this.#countLocally(id, counts);
         else {
           for (const [index, count] of counts.entries()) {
             this.#answer('redis', count, {
@@ -146,8 +148,12 @@ export class SharedLimiterStore {
     });
   }
 
-  #countLocally(counts: readonly Count[]): void {
-    this.#fallBack(counts[0]!.key);
+  #countLocally(id: string, counts: readonly Count[]): void {
+    this.#fallBack(id, counts[0]!.key);
+    this.#answerLocally(counts);
+  }
+
+  #answerLocally(counts: readonly Count[]): void {
     for (const count of counts)
       this.#answer('local', count, this.#local.add(count.key, count.windowMs));
   }
@@ -160,13 +166,13 @@ export class SharedLimiterStore {
     answer(counted);
   }
 
-  #fallBack(key: string): void {
+  #fallBack(id: string, key: string): void {
     if (this.#probe !== undefined) return;
     const { redis, metrics, log } = this.#tools;
     metrics.limiterFallback.set(1);
     log.warn(ALONE);
     // The braces select the key's own server in a Cluster.
-    const probed = `${KEY_PREFIX}probe:{${KEY_PREFIX}${key}}`;
+    const probed = redisName(id, `probe:{${nameOf(id, key)}}`);
     this.#probe = setInterval(() => {
       if (redis.status !== 'ready') return;
       withDeadline(redis.set(probed, '', 'PX', LIMITER_PROBE_MS), LIMITER_TIMEOUT_MS, 'probe').then(
@@ -184,6 +190,8 @@ export class SharedLimiterStore {
     this.#tools.log.info('limiting together with the other processes again');
   }
 }
+
+const nameOf = (id: string, key: string): string => redisName(id, `limit:${key}`);
 
 class LocalCounts {
   readonly #counts = new Map<string, { current: number; readonly endsAtMs: number }>();

@@ -12,6 +12,9 @@ import { type Limits, OverLimit } from './limit-policy.ts';
 const RETRY_MS = 1_000;
 /** How long failed attempts count. */
 const ATTEMPTS_MS = 3_600_000;
+/** Requests with an Idempotency-Key, within that time; each may keep a key of 200 bytes in Redis. */
+const ATTEMPTS_OF_PARTNER = 1_000;
+const ATTEMPTS_IN_ALL = 20_000;
 /** After a 429 that held: how long submissions are then accepted. */
 const OPEN_MS = 60_000;
 
@@ -66,13 +69,21 @@ async function answersAtOnce(
   if (answer !== 500) return false;
   if (attempts !== undefined) {
     // Without a key nothing says which requests are attempts of one submission.
-    const digest = idempotencyKey && idempotencyDigest(owner, idempotencyKey);
-    const { current } = await limits.countTest(digest ?? `${owner} 500`, ATTEMPTS_MS);
+    const digest = (await hasRoom()) && idempotencyDigest(owner, idempotencyKey!);
+    const { current } = await limits.countTest(digest || `${owner} 500`, ATTEMPTS_MS);
     if (digest ? current > attempts : current % (attempts + 1) === 0) return false;
   }
   request.incomingBody.release();
   answerNotAccepted(reply);
   return true;
+
+  /** Whether its attempts count by its key. Beyond a bound they count as without one. */
+  async function hasRoom(): Promise<boolean> {
+    if (idempotencyKey === undefined) return false;
+    const ofPartner = await limits.countTest(`${owner} 501`, ATTEMPTS_MS);
+    if (ofPartner.current > ATTEMPTS_OF_PARTNER) return false;
+    return (await limits.countTest('501', ATTEMPTS_MS)).current <= ATTEMPTS_IN_ALL;
+  }
 
   function limited(retryMs: number): OverLimit {
     request.incomingBody.release();

@@ -5,7 +5,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { claimsOf, normalizedApplicant } from '../application/fields.ts';
 import { parseJsonObject } from '../application/parse-application.ts';
-import { endingOf } from '../application/sandbox-endings.ts';
+import { endingOf, probeOf } from '../application/sandbox-endings.ts';
 import { Allowance } from '../platform/process/allowance.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
@@ -111,11 +111,12 @@ export async function submitApplication(
   if (played === 'answered') return;
   fault ??= played?.fault;
   const dueInMs = played?.dueInMs;
+  const probe = object && request.terms.probe ? probeOf(object) : undefined;
   const applicant = object && normalizedApplicant(claimsOf(object));
   const record = newRecord(
     received,
     fault === undefined
-      ? { state: 'recorded', httpStatus: 202, body, idempotencyKey, applicant, dueInMs }
+      ? { state: 'recorded', httpStatus: 202, body, idempotencyKey, applicant, dueInMs, probe }
       : {
           state: 'malformed',
           httpStatus: fault.status,

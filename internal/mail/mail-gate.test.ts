@@ -31,24 +31,35 @@ function scene(options: Partial<MailGateOptions> = {}) {
   const waiting = new Map<string, ((place: ReturnType<MailGate['begin']>) => Promise<void>)[]>();
   let inHand = 0;
   let begun = 0;
+  const tests: typeof waiting = new Map();
+  const begin = (queue: typeof waiting, next: string, place: ReturnType<MailGate['begin']>) => {
+    const [work, ...left] = queue.get(next)!;
+    queue.delete(next);
+    if (left.length > 0) queue.set(next, left);
+    inHand += 1;
+    begun += 1;
+    void work!(place).finally(() => {
+      inHand -= 1;
+      place.release();
+    });
+  };
   const serve = (): void => {
-    for (let next = gate.choose(waiting.keys()); next !== undefined;) {
-      const [work, ...left] = waiting.get(next)!;
-      waiting.delete(next);
-      if (left.length > 0) waiting.set(next, left);
-      const place = gate.begin(next);
-      inHand += 1;
-      begun += 1;
-      void work!(place).finally(() => {
-        inHand -= 1;
-        place.release();
-      });
-      next = gate.choose(waiting.keys());
+    for (;;) {
+      const live = gate.choose(waiting.keys());
+      const ofTest = live === undefined ? gate.chooseTest(tests.keys()) : undefined;
+      if (live !== undefined) begin(waiting, live, gate.begin(live));
+      else if (ofTest !== undefined) begin(tests, ofTest, gate.beginTest(ofTest));
+      else return;
     }
   };
   gate.onChange = serve;
   /** Resolves to the milliseconds until the relay takes the e-mail. */
-  const mail = (partnerId: string, ofMs: number, handOver = accepted): Promise<number> => {
+  const mail = (
+    partnerId: string,
+    ofMs: number,
+    handOver = accepted,
+    queue = waiting,
+  ): Promise<number> => {
     const askedAt = performance.now();
     return new Promise((resolve) => {
       const work = async (place: ReturnType<MailGate['begin']>): Promise<void> => {
@@ -57,12 +68,14 @@ function scene(options: Partial<MailGateOptions> = {}) {
         place.note(handOver);
         resolve(performance.now() - askedAt);
       };
-      waiting.set(partnerId, [...(waiting.get(partnerId) ?? []), work]);
+      queue.set(partnerId, [...(queue.get(partnerId) ?? []), work]);
       serve();
     });
   };
+  const testMail = (partnerId: string, ofMs: number, handOver = accepted) =>
+    mail(partnerId, ofMs, handOver, tests);
   const passes = (ms: number): Promise<void> => jest.advanceTimersByTimeAsync(ms);
-  return { gate, mail, passes, told, inHand: () => inHand, begun: () => begun };
+  return { gate, mail, testMail, passes, told, inHand: () => inHand, begun: () => begun };
 }
 
 const NEVER_MS = 600_000;
@@ -196,15 +209,77 @@ test('while the relay takes other e-mails, a 4xx answer rests only one place', a
   gate.close();
 });
 
-test('few e-mails wait for the common pace, and each reserves one moment', async () => {
-  let atMs = 0;
-  const pace = {
-    waitingAtMost: 2,
-    reserve: async () => {
-      atMs = Math.max(performance.now(), atMs + 100);
-      return atMs - performance.now();
-    },
+/** One moment each 100 ms. */
+function paceOfTen() {
+  let nextMs = 0;
+  const wait = () => Math.max(0, nextMs - performance.now());
+  const reserve = async () => {
+    const waitMs = wait();
+    nextMs = performance.now() + waitMs + 100;
+    return waitMs;
   };
+  return {
+    waitingAtMost: 2,
+    reserve,
+    reserveNow: async () => (wait() > 0 ? wait() : reserve()),
+  };
+}
+
+test('e-mails of tests go one at a time behind all live ones, and take every moment left', async () => {
+  const pace = paceOfTen();
+  const { mail, testMail, passes, inHand, gate } = scene({ pace });
+  const order: string[] = [];
+  const note = (name: string) => () => void order.push(name);
+  for (let n = 0; n < 30; n += 1) void testMail('flood', QUICK_MS).then(note('flood'));
+  void testMail('other', QUICK_MS).then(note('other'));
+  await passes(10);
+  expect(inHand()).toBe(1);
+  for (let n = 0; n < 10; n += 1) void mail('acme', QUICK_MS).then(note('live'));
+  await passes(10 * 100 + QUICK_MS);
+  // One was in flight.
+  expect(order).toEqual(['flood', ...Array.from({ length: 10 }, () => 'live')]);
+  order.length = 0;
+  await passes(1_000);
+  expect(order).toHaveLength(10);
+  expect(order).toContain('other');
+  gate.close();
+});
+
+test.each([1, 4])(
+  'a silent recipient of tests, with %d places, holds up no live e-mail and no test of another partner',
+  async (places) => {
+    const { mail, testMail, passes, inHand, gate } = scene({ places });
+    for (let n = 0; n < 10; n += 1) void testMail('slow', NEVER_MS);
+    await passes(0);
+    const ends: string[] = [];
+    void testMail('other', QUICK_MS).then(() => ends.push('test'));
+    void mail('acme', QUICK_MS).then(() => ends.push('live'));
+    await passes(HELD_MS + 2 * QUICK_MS);
+    expect(ends).toEqual(['live', 'test']);
+    expect(inHand()).toBe(1);
+    expect(gate.isSilent).toBe(false);
+    gate.close();
+  },
+);
+
+test('while the relay takes no e-mail, none of a test begins; one learns of it as a live one does', async () => {
+  let well = false;
+  const probe = async () => (well ? undefined : outageOf('unreachable'));
+  const { gate, testMail, passes, begun } = scene({ probe });
+  const outage = outageOf('unreachable');
+  const away = { result: 'unreachable', connected: false, cause: '', outage } as const;
+  for (let n = 0; n < 5; n += 1) void testMail('acme', QUICK_MS, n === 0 ? away : accepted);
+  await passes(60_000);
+  expect(gate.paused).toBe('unreachable');
+  expect(begun()).toBe(1);
+  well = true;
+  await passes(15_000 + 5 * QUICK_MS);
+  expect(begun()).toBe(5);
+  gate.close();
+});
+
+test('few e-mails wait for the common pace, and each reserves one moment', async () => {
+  const pace = paceOfTen();
   const { mail, passes, inHand, gate } = scene({ pace });
   const took = Array.from({ length: 10 }, () => mail('acme', QUICK_MS));
   await passes(10);

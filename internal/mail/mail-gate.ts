@@ -7,6 +7,10 @@
  * A slow partner has at most as many slow e-mails as there are places. Slow partners wait behind
  * the others once they hold half of the places. So silent recipients delay another partner's
  * e-mail by two seconds at most, however many they are.
+ *
+ * E-mails of tests come behind all live ones. One at a time holds a place, and it begins only where
+ * no live e-mail could and the pace has a moment now. So it delays a live e-mail as one that is in
+ * flight does. A slow one gives its place back; a partner has one slow test at most.
  */
 import type { Clock } from '../platform/process/clock.ts';
 import { backoffMs, pause } from '../platform/process/deadline.ts';
@@ -22,6 +26,10 @@ export const SILENT_MS = 30_000;
 const SLOW_AT_MOST = 1_000;
 /** Beyond it nobody begins. */
 export const SLOW_IN_ALL = 2_000;
+/** Slow tests, each with a connection. */
+const SLOW_TESTS = 16;
+/** Between two questions for a moment of the pace. */
+const SEEK_LEAST_MS = 10;
 
 /** Whose fault a hand-over's result is. */
 export type Blame = 'relay' | 'mail';
@@ -37,7 +45,7 @@ export interface MailPlace {
 export interface MailGateOptions extends BreakerOptions {
   readonly places: number;
   /** None without MAIL_PER_SECOND. */
-  readonly pace?: Pick<MailPace, 'reserve' | 'waitingAtMost'> | undefined;
+  readonly pace?: Pick<MailPace, 'reserve' | 'reserveNow' | 'waitingAtMost'> | undefined;
 }
 
 interface Partner {
@@ -54,6 +62,14 @@ export class MailGate {
   #slow = 0;
   /** Begun, and still without its moment. */
   #waiting = 0;
+  /** A test's e-mail holds a place. */
+  #testHolds = false;
+  /** Partners of which a test's e-mail is slow. */
+  readonly #slowTests = new Set<string>();
+  #seeksMoment = false;
+  /** A moment for a test, used at once or not at all. */
+  #hasMoment = false;
+  readonly #stop = new AbortController();
   #closed = false;
   /** Called when `choose` may answer otherwise. */
   onChange = (): void => {};
@@ -97,6 +113,70 @@ export class MailGate {
       behind ??= partnerId;
     }
     return behind;
+  }
+
+  /** The partner whose test's e-mail may begin now. Ask it only if `choose` has no live one. */
+  chooseTest(partnersInTurn: Iterable<string>): string | undefined {
+    const { pace, places } = this.#options;
+    if (this.#closed || this.paused !== undefined) return undefined;
+    if (this.#testHolds || this.#held >= places) return undefined;
+    if (this.#slowTests.size >= SLOW_TESTS) return undefined;
+    // The next moment is that of a live e-mail.
+    if (pace !== undefined && this.#waiting > 0) return undefined;
+    for (const partnerId of partnersInTurn) {
+      if (this.#slowTests.has(partnerId)) continue;
+      if (pace === undefined || this.#hasMoment) return partnerId;
+      void this.#seekMoment(pace);
+      return undefined;
+    }
+    return undefined;
+  }
+
+  /** The place of a test's e-mail, which has its moment already. */
+  beginTest(partnerId: string): MailPlace {
+    const beganAtMs = this.#options.clock.monotonicMs();
+    let [slow, rests] = [false, false];
+    this.#hasMoment = false;
+    this.#testHolds = true;
+    this.#held += 1;
+    const giveBack = (): void => {
+      this.#testHolds = false;
+      this.#held -= 1;
+      this.onChange();
+    };
+    const holding = setTimeout(() => {
+      slow = true;
+      this.#slowTests.add(partnerId);
+      giveBack();
+    }, HELD_MS);
+    return {
+      turn: () => Promise.resolve(),
+      note: (handOver) => {
+        const blame = this.#breaker.note(handOver, beganAtMs);
+        rests = blame === 'rest';
+        return blame === 'mail' ? 'mail' : 'relay';
+      },
+      release: () => {
+        clearTimeout(holding);
+        if (slow) {
+          this.#slowTests.delete(partnerId);
+          this.onChange();
+        } else if (rests) setTimeout(giveBack, REST_MS);
+        else giveBack();
+      },
+    };
+  }
+
+  /** Asks for a moment of the pace until it has one, as long as a test waits for it. */
+  async #seekMoment(pace: Pick<MailPace, 'reserveNow'>): Promise<void> {
+    if (this.#seeksMoment) return;
+    this.#seeksMoment = true;
+    const waitMs = await pace.reserveNow();
+    if (waitMs > 0) await pause(Math.max(waitMs, SEEK_LEAST_MS), this.#stop.signal);
+    this.#seeksMoment = false;
+    this.#hasMoment = waitMs <= 0;
+    this.onChange();
+    this.#hasMoment = false;
   }
 
   begin(partnerId: string): MailPlace {
@@ -152,6 +232,7 @@ export class MailGate {
 
   close(): void {
     this.#closed = true;
+    this.#stop.abort();
     this.#breaker.close();
   }
 

@@ -2,6 +2,7 @@
  * The pace of MAIL_PER_SECOND, kept by all processors together: each e-mail reserves the next free
  * moment in Redis. While Redis is away, each process keeps its share.
  */
+import { redisName, type KnownInstallation } from '../installation/names.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import type { RedisClient } from '../platform/stores/redis.ts';
@@ -12,22 +13,29 @@ const PACE_ALONE_MS = 1_000;
 /** With one e-mail a second, some sixty processes wait so long for each other. */
 const PACE_LONGEST_WAIT_MS = 60_000;
 
-const KEY = 'partner-ingest:mail-pace';
+const KEY = 'mail-pace';
 const SECOND_MS = 1_000;
 /**
  * Times are whole microseconds of Redis' clock. A moment beyond the longest wait comes from a clock
- * that was ahead before a failover.
+ * that was ahead before a failover. With `1` as the third argument only a moment that is now is
+ * reserved.
  */
 const RESERVE = `
   local time = redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
   local at = tonumber(redis.call('GET', KEYS[1]) or 0)
   if at < now or at > now + tonumber(ARGV[2]) then at = now end
+  if ARGV[3] == '1' and at > now then return at - now end
   redis.call('SET', KEYS[1], at + ARGV[1], 'PX', ARGV[2] / 1000)
   return at - now
 `;
 type ReservingRedis = RedisClient & {
-  partnerIngestReserveMail(key: string, everyUs: number, longestUs: number): Promise<number>;
+  partnerIngestReserveMail(
+    key: string,
+    everyUs: number,
+    longestUs: number,
+    onlyNow: 0 | 1,
+  ): Promise<number>;
 };
 
 interface PaceOptions {
@@ -35,7 +43,12 @@ interface PaceOptions {
   /** Those that share the pace. */
   readonly processes: number;
   readonly redis: RedisClient;
+  readonly installation: KnownInstallation;
   readonly clock: Pick<Clock, 'monotonicMs'>;
+}
+
+interface Asking {
+  readonly onlyNow: boolean;
 }
 
 export class MailPace {
@@ -55,25 +68,40 @@ export class MailPace {
   }
 
   /** Reserves a moment; returns the milliseconds until then. Never rejects. */
-  async reserve(): Promise<number> {
-    const { redis, clock } = this.#options;
-    if (clock.monotonicMs() >= this.#aloneUntilMs) {
+  reserve(): Promise<number> {
+    return this.#ask({ onlyNow: false });
+  }
+
+  /**
+   * Reserves the next moment only if it is now. Returns 0, or the milliseconds until it is, of which
+   * none is reserved. Never rejects.
+   */
+  reserveNow(): Promise<number> {
+    return this.#ask({ onlyNow: true });
+  }
+
+  async #ask(how: Asking): Promise<number> {
+    const { redis, clock, installation } = this.#options;
+    const { id } = installation;
+    if (id !== undefined && clock.monotonicMs() >= this.#aloneUntilMs) {
       const asked = (redis as ReservingRedis).partnerIngestReserveMail(
-        KEY,
+        redisName(id, KEY),
         Math.ceil(this.#everyMs * 1_000),
         PACE_LONGEST_WAIT_MS * 1_000,
+        how.onlyNow ? 1 : 0,
       );
       const waitUs = await withDeadline(asked, PACE_TIMEOUT_MS, 'the pace').catch(() => undefined);
       if (waitUs !== undefined) return waitUs / 1_000;
     }
-    return this.#reserveAlone();
+    return this.#reserveAlone(how);
   }
 
-  #reserveAlone(): number {
+  #reserveAlone({ onlyNow }: Asking): number {
     const { clock, processes } = this.#options;
     const nowMs = clock.monotonicMs();
     if (nowMs >= this.#aloneUntilMs) this.#aloneUntilMs = nowMs + PACE_ALONE_MS;
     const atMs = Math.max(nowMs, this.#nextAtMs);
+    if (onlyNow && atMs > nowMs) return atMs - nowMs;
     this.#nextAtMs = atMs + this.#everyMs * processes;
     return atMs - nowMs;
   }

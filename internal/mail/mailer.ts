@@ -4,7 +4,6 @@ import type { Readable, Writable } from 'node:stream';
 import { SpanKind } from '@opentelemetry/api';
 import { createTransport, type SendMailOptions } from 'nodemailer';
 import SMTPConnection from 'nodemailer/lib/smtp-connection';
-import { intervalOfMailProbe } from '../application/sandbox-endings.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { defined } from '../platform/process/defined.ts';
 import { failSpan, inSpan, type NamedSpan } from '../platform/process/tracing.ts';
@@ -268,21 +267,23 @@ function watch(signal: AbortSignal, mayGoOn: () => boolean, limits: MailerLimits
 
 /* Sends the e-mails of tests to one address of the operator, or nowhere. */
 
-interface TestRecipients {
-  readonly TEST_MAIL_TO?: string | undefined;
-  /** Gets only the e-mails of mail probes. */
-  readonly PROBE_MAIL_TO?: string | undefined;
-}
+/** Accepts without asking the relay. */
+export const UNSENT: Pick<Mailer, 'handOver'> = {
+  handOver: async () => ({ result: 'accepted', answer: 'test: not sent' }),
+};
 
-/** Never mails the applicant; the answer in the mail ledger says so. */
-export function testMailer(mailer: Mailer, recipients: TestRecipients): Pick<Mailer, 'handOver'> {
+/** Never mails the applicant; the answer in the mail ledger says so. `count` hears each result. */
+export function testMailer(
+  mailer: Mailer,
+  setting: 'TEST_MAIL_TO' | 'PROBE_MAIL_TO',
+  { [setting]: to }: { readonly [Name in typeof setting]?: string | undefined },
+  count: (result: HandOver['result']) => void,
+): Pick<Mailer, 'handOver'> {
+  if (to === undefined) return UNSENT;
   return {
-    handOver: async (message, applicant, ...more) => {
-      const isProbe = intervalOfMailProbe(applicant) !== undefined;
-      const setting = isProbe ? 'PROBE_MAIL_TO' : 'TEST_MAIL_TO';
-      const to = recipients[setting];
-      if (to === undefined) return { result: 'accepted', answer: 'test: not sent' };
+    handOver: async (message, _applicant, ...more) => {
       const handOver = await mailer.handOver(message, to, ...more);
+      count(handOver.result);
       if (handOver.result !== 'accepted') return handOver;
       return { ...handOver, answer: `${handOver.answer} (test: sent to ${setting})` };
     },

@@ -35,6 +35,8 @@ import {
 
 /** Within this time, a repeated order of many resends nothing twice. */
 const RESENT_MS = DAY_MS;
+/** A try fails if another order wrote to the account between its read and its release. */
+const RELEASE_TRIES = 5;
 
 export async function requestTarget(
   { id = '' }: Given,
@@ -281,6 +283,7 @@ async function correct(target: Correction, stores: OrderStores): Promise<boolean
   const reason = `operator corrected the address, by ${trail.by}`;
   if ((await move([corrected], 'correct_address', reason, stores)) === 1) return true;
   // Another operator's order came first.
+  if ((await stores.accounts.find('_id', account._id))?.email !== email) return false;
   if ((await stores.submissions.byId(record._id))?.state === 'account_created') return true;
   throw new OrderRefused(
     `${account._id} has the address and its old link is void, but ${record._id} changed meanwhile: give the same command again, and it mails the new link`,
@@ -291,10 +294,32 @@ export const release: OneOrder<RequestTarget> = {
   ...ofRequest('release'),
   name: 'account release',
   final: true,
-  act: async (target, _given, { stores }) =>
-    (await isUnchanged(target, stores)) && stores.corrections.release(target.account!),
+  act: async (target, _given, { stores }) => {
+    const { record, account } = target;
+    const { moves, trail } = stores;
+    const moved = { seen: record, accountId: account?._id };
+    const reason = `operator release by ${trail.by}`;
+    const isFirst =
+      record.pastRetention === true
+        ? await isUnchanged(target, stores)
+        : await moves.move('release', moved, reason);
+    return isFirst && releaseAccount(account!._id, stores);
+  },
   words: releaseWords,
 };
+
+/** An order that lost to this one may still have written to the account. False if it was erased. */
+async function releaseAccount(
+  accountId: string,
+  { accounts, corrections }: OrderStores,
+): Promise<boolean> {
+  for (let tries = 1; tries <= RELEASE_TRIES; tries += 1) {
+    const account = await accounts.find('_id', accountId);
+    if (account === undefined) return false;
+    if (account.releasedAt !== undefined || (await corrections.release(account))) return true;
+  }
+  throw new Error('the account changed each time');
+}
 
 interface Aside extends Findings {
   /** The operator who put them all aside before. */

@@ -10,6 +10,7 @@ import { isEmailAddress } from '../application/email-address.ts';
 import type { Trail } from '../trail/trail.ts';
 import { PartnerHolds } from '../partner/flags.ts';
 import { KeyStore } from '../partner/key-store.ts';
+import { InstallationStore } from '../installation/installation.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import type { MoveTools } from '../submission/move-of.ts';
 import { OperatorMoves } from '../submission/operator-moves.ts';
@@ -24,6 +25,7 @@ export function storesOf(tools: MoveTools) {
   return {
     submissions: new SupportQueries(db),
     accounts: new AccountQueries(db),
+    installation: new InstallationStore(tools),
     keys: new KeyStore(tools),
     holds: new PartnerHolds(tools),
     moves: new OperatorMoves(tools),
@@ -50,6 +52,8 @@ export interface Given {
   readonly status?: string;
   readonly partner?: string;
   readonly key?: string;
+  /** Of partner keys: `namespace:NAME` or `directory:PATH`. */
+  readonly source?: string;
   readonly why?: string;
 }
 

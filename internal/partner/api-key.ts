@@ -61,24 +61,33 @@ type KeyProblem =
   | 'key_guessable'
   | 'not_a_key';
 
-/** Matches generated keys, and the published ones of the evaluation. */
-const OWN_KEY = /^pik_[\w-]+$/;
+const OWN_KEY = /^pik_(?:test_)?([0-9A-Za-z]{40})([0-9A-Za-z]{6})$/;
+/** Earlier versions took all of these for keys. */
+const OLDER_OWN_KEY = /^pik_[\w-]+$/;
 /** A shorter text may be a name. */
 const OLDER_KEY_MIN_LENGTH = 32;
 
+export const hasOwnPrefix = (text: string): boolean => text.startsWith(PREFIX);
+
+function isOwnKey(text: string): boolean {
+  const [, random, sum] = OWN_KEY.exec(text) ?? [];
+  return (random !== undefined && checksum(random) === sum) || PUBLISHED_KEYS.includes(text);
+}
+
 /**
  * Refuses malformed digests and other text that tools write. `older` allows keys that another
- * system issued.
+ * system issued, and those that begin `pik_` without a right checksum.
  */
 export function apiKeyProblem(key: string, { older = false } = {}): KeyProblem | undefined {
   if (key === '') return 'empty_key';
   if (!/^[\x21-\x7e]+$/.test(key)) return 'key_not_printable';
   if (key.length < KEY_MIN_LENGTH) return 'key_too_short';
   if (key.length > KEY_MAX_LENGTH) return 'key_too_long';
-  if (new Set(key).size === 1 || /^sha256:/i.test(key)) return 'key_guessable';
-  if (OWN_KEY.test(key)) return undefined;
-  const isOlder = older && key.length >= OLDER_KEY_MIN_LENGTH && appearance(key) === undefined;
-  return isOlder ? undefined : 'not_a_key';
+  const unprefixed = key.replace(/^pik_(?:test_)?/, '');
+  if (new Set(unprefixed).size <= 1 || /^sha256:/i.test(key)) return 'key_guessable';
+  if (isOwnKey(key)) return undefined;
+  const mayBeOlder = OLDER_OWN_KEY.test(key) || key.length >= OLDER_KEY_MIN_LENGTH;
+  return older && mayBeOlder && appearance(key) === undefined ? undefined : 'not_a_key';
 }
 
 /** What a text that is no key looks like; the first match counts. */
@@ -89,7 +98,8 @@ const appearances: readonly (readonly [(text: string) => boolean, string])[] = [
   [(text) => text.includes('@'), 'looks like an address'],
   [(text) => /^[a-z\d-]+(?:\.[a-z\d-]+)*\.[a-z]{2,}(?::\d+)?$/.test(text), 'looks like a host'],
   [(text) => /^bearer\b/i.test(text), 'begins with "Bearer"'],
-  [(text) => OWN_KEY.test(unwrapped(text)), 'is in base64 twice'],
+  [(text) => hasOwnPrefix(unwrapped(text)), 'is in base64 twice'],
+  [(text) => /replace|change[-_]?me|placeholder/i.test(text), 'looks like a placeholder'],
   [(text) => /\s/.test(text), 'has blanks'],
 ];
 

@@ -3,11 +3,12 @@
  * leader.
  */
 import type { Collection, Db } from 'mongodb';
+import { Turns } from '../fair/turns.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
 import { partnerKeys } from './key-document.ts';
-import { isPartnerId, type PartnerSecret, type Problem, secretName } from './key-secret.ts';
+import { isPartnerId, type Problem, secretName } from './key-secret.ts';
 
 const SELF_AUDIT = 'self_audit';
 
@@ -47,6 +48,29 @@ export class KeptFindings {
   }
 }
 
+/** Problems of all partners. */
+const OF_ALL = new Set<string>(['keys_would_end', 'keys_nearly_full', 'unreadable_namespace']);
+
+/**
+ * One problem for each Secret and code: first those of all partners, then one of each partner in
+ * turn, so that a list that is cut tells of as many partners as possible.
+ */
+export function inTurn(problems: readonly Problem[]): readonly Problem[] {
+  const alike = Map.groupBy(problems, ({ source, code }) =>
+    JSON.stringify([secretName(source), code]),
+  );
+  const turns = new Turns<Problem>();
+  const first: Problem[] = [];
+  for (const [problem, ...more] of alike.values()) {
+    const { message, partnerId = '', code } = problem!;
+    const words = more.length === 0 ? message : `${message}; ${more.length} more like it`;
+    const told = { ...problem!, message: words };
+    if (OF_ALL.has(code)) first.push(told);
+    else turns.put(partnerId, told);
+  }
+  return [...first, ...turns.take(() => true)];
+}
+
 const PROBLEMS = 'problems';
 /** The metric counts further problems. */
 const KEPT = 500;
@@ -78,17 +102,18 @@ export class SecretProblems {
     return (await this.#documents.findOne({ _id: PROBLEMS }, bounded))?.problems ?? [];
   }
 
-  /** Called by the leader. Keeps `since` of known problems; writes only changes. */
-  async keep(problems: readonly Problem[], secrets: readonly PartnerSecret[]): Promise<void> {
+  /**
+   * Called by the leader, with the problems in turn. Keeps `since` of known problems; writes only
+   * changes.
+   */
+  async keep(problems: readonly Problem[]): Promise<void> {
     const kept = problems.slice(0, KEPT);
     const wanted = JSON.stringify(kept);
     if (wanted === this.#written) return;
-    const partners = new Map(secrets.map((secret) => [secretName(secret), secret.partnerId]));
     const before = new Map((await this.list()).map((one) => [keyOf(one), one.since]));
-    const rows = kept.map(({ source, code, message }): SecretProblem => {
+    const rows = kept.map(({ source, partnerId, code, message }): SecretProblem => {
       const secret = source.name === '' ? '' : secretName(source);
-      const partnerId = partners.get(secret);
-      const since = before.get(keyOf({ secret, code, message })) ?? this.#clock.now();
+      const since = before.get(keyOf({ secret, code })) ?? this.#clock.now();
       const known = partnerId !== undefined && isPartnerId(partnerId);
       return {
         secret,
@@ -108,5 +133,5 @@ export class SecretProblems {
   }
 }
 
-const keyOf = ({ secret, code, message }: Pick<SecretProblem, 'secret' | 'code' | 'message'>) =>
-  JSON.stringify([secret, code, message]);
+const keyOf = ({ secret, code }: Pick<SecretProblem, 'secret' | 'code'>) =>
+  JSON.stringify([secret, code]);

@@ -9,7 +9,7 @@ import type { Clock } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
 import { refuseNewer, unlessDuplicate } from '../platform/stores/mongo.ts';
-import type { WantedKey } from './key-secret.ts';
+import type { KeySource, WantedKey } from './key-secret.ts';
 
 /** Two leaps from one version are equal once in a million. */
 const VERSION_LEAP = 1_000_000;
@@ -23,15 +23,23 @@ const LEASE_MS = 15_000;
 const CALL_TIMEOUT_MS = 3_000;
 /** Reading 12 MB takes a second or two; the driver has no time-out for a server that hangs. */
 const WHOLE_TIMEOUT_MS = 10_000;
+/** Enough to say whose keys they are. */
+const SOURCES_MOST = 1_000;
 
 export interface StoredKey extends WantedKey {
   readonly updatedAt: Date;
 }
 
-/** No Secret holds the key any more; `owner` is an `ownerName`. */
-export interface EndedKey {
+export interface OwnerAt {
+  /** An `ownerName`. */
   readonly owner: string;
   readonly at: Date;
+}
+
+/** Keys that no Secret holds any more; `at` is when the last one ended. */
+export interface EndedKeys extends OwnerAt {
+  /** How many keys the owner had; absent in a row of an earlier version. */
+  readonly keys?: number;
 }
 
 export interface KeyDocument {
@@ -48,8 +56,9 @@ export interface KeyDocument {
    */
   readonly syncedAt?: Date;
   readonly keys: readonly StoredKey[];
-  /** Keys that ended in the last minutes; a new leader counts them too. */
-  readonly ended?: readonly EndedKey[];
+  /** Owners whose keys ended, or who came, in the last minutes; a new leader counts them too. */
+  readonly ended?: readonly EndedKeys[];
+  readonly arrived?: readonly OwnerAt[];
 }
 
 /** The collection's documents have several shapes, each by its `_id`. */
@@ -103,6 +112,23 @@ export class KeyDocuments {
     await call(this.#documents.updateOne({ _id: KEYS, holder }, { $set: { expiresAt: FREE } }));
   }
 
+  /** Where stored keys come from, and who holds the lease at `now`. */
+  async sources(
+    now: Date,
+  ): Promise<{ readonly sources: readonly KeySource[]; readonly leader: string | undefined }> {
+    const shown = { holder: 1, expiresAt: 1, sources: { $slice: ['$keys.source', SOURCES_MOST] } };
+    const [found] = await call(
+      this.#documents
+        .aggregate<Pick<KeyDocument, 'holder' | 'expiresAt'> & { sources: KeySource[] }>(
+          [{ $match: { _id: KEYS } }, { $project: shown }],
+          bounded,
+        )
+        .toArray(),
+    );
+    const holds = found !== undefined && found.holder !== '' && found.expiresAt > now;
+    return { sources: found?.sources ?? [], leader: holds ? found.holder : undefined };
+  }
+
   /** Undefined if there is no document. */
   async version(): Promise<number | undefined> {
     const options = { projection: { version: 1 }, maxTimeMS: CALL_TIMEOUT_MS };
@@ -123,7 +149,11 @@ export class KeyDocuments {
   async replace(
     version: number,
     keys: readonly StoredKey[],
-    { synced, ended }: { readonly synced: boolean; readonly ended: readonly EndedKey[] },
+    {
+      synced,
+      ended,
+      arrived,
+    }: { readonly synced: boolean } & Required<Pick<KeyDocument, 'ended' | 'arrived'>>,
   ): Promise<void> {
     const now = this.#clock.now();
     // After a restore, ingest may already know `version + 1`, and this clock may be behind.
@@ -136,6 +166,7 @@ export class KeyDocuments {
           version: next,
           keys,
           ended,
+          arrived,
           ...(synced ? { syncedAt: now } : {}),
         },
       },

@@ -202,6 +202,58 @@ test('an annotation allows keys of another form, and an entry that is no key say
   expect(told('any')).toEqual([[], [expect.stringMatching(/^invalid_annotation .*"older"/)]]);
 });
 
+describe('a text that begins pik_ and that "keys new" did not make', () => {
+  const own = newApiKey();
+  const mistyped = own.slice(0, -1) + (own.endsWith('0') ? '1' : '0');
+  const older = 'pik_9f2c41d07ab84e5590bb';
+  const heldBy = () => ({ namespace: 'partner-keys', name: 'any', uid: 'any' });
+  const judged = (
+    text: string,
+    annotations: Readonly<Record<string, string>>,
+    isStored: boolean,
+  ) => {
+    const { keys, problems } = wantedKeys(
+      [annotated(text, annotations)],
+      isStored ? { heldBy } : {},
+    );
+    expect([...keys.keys()]).toEqual(keys.size === 0 ? [] : [hashApiKey(text)]);
+    return [keys.size === 1, ...problems.map(({ code, message }) => `${code} ${message}`)];
+  };
+  const allowed = { 'key-format': 'older' };
+  const madeUp = expect.stringMatching(
+    /^not_a_key entry "key-1" .* did not make it: it is mistyped/,
+  );
+
+  test.each([
+    ['mistyped', mistyped, {}],
+    ['of an older form', older, {}],
+    ['mistyped, of tests', `pik_test_${mistyped.slice(4)}`, { mode: 'test' }],
+    ['of an older form, of tests', 'pik_test_9f2c41d07ab84e55', { mode: 'test' }],
+  ])('%s: is no key without the annotation, but stays where it is one already', (_, text, mode) => {
+    expect(judged(text, mode, false)).toEqual([false, madeUp]);
+    const stays = expect.stringMatching(/^key_of_older_form entry "key-1" .* stays active for now/);
+    expect(judged(text, mode, true)).toEqual([true, stays]);
+    for (const isStored of [false, true])
+      expect(judged(text, { ...mode, ...allowed }, isStored)).toEqual([true]);
+  });
+
+  test.each([
+    'pik_REPLACE-WITH-A-KEY-OF-40-RANDOM-CHARACTERS',
+    'pik_change-me-change-me-change-me-change-me',
+    `pik_${'a'.repeat(46)}`,
+    `pik_test_${'0'.repeat(46)}`,
+    `${own.slice(0, 30)} ${own.slice(30)}`,
+  ])('%s: is never one', (text) => {
+    for (const isStored of [false, true]) expect(judged(text, {}, isStored)[0]).toBe(false);
+  });
+
+  test('no placeholder passes where older keys are allowed', () => {
+    const placeholder = 'pik_REPLACE-WITH-A-KEY-OF-40-RANDOM-CHARACTERS';
+    const looks = 'not_a_key entry "key-1" is no API key: it looks like a placeholder';
+    expect(judged(placeholder, allowed, true)).toEqual([false, looks]);
+  });
+});
+
 test('the published evaluation key and its digest are refused outside an evaluation', () => {
   const published = 'pik_evaluation_only_not_for_production';
   for (const entry of [published, keyDigest(published)]) {

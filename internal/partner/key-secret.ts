@@ -7,6 +7,7 @@ import {
   digestProblem,
   hashApiKey,
   hashOfDigest,
+  hasOwnPrefix,
   isPublishedKey,
   isTestKey,
   KEY_MIN_LENGTH,
@@ -59,6 +60,7 @@ export const problemCodes = [
   'key_not_base64',
   'key_guessable',
   'not_a_key',
+  'key_of_older_form',
   'key_published',
   'key_of_other_mode',
   'same_key_two_partners',
@@ -77,6 +79,8 @@ type ProblemCode = (typeof problemCodes)[number];
 /** `message` never quotes a key. */
 export interface Problem {
   readonly source: KeySource;
+  /** As the Secret's label says; absent if the problem is not one partner's. */
+  readonly partnerId?: string;
   readonly code: ProblemCode;
   readonly message: string;
 }
@@ -96,7 +100,7 @@ export const isPartnerId = (text: string): boolean => PARTNER_ID.test(text);
  */
 export function wantedKeys(
   secrets: readonly PartnerSecret[],
-  { allowPublished = false, heldBy = () => undefined }: KeyRules = {},
+  { allowPublished = false, probeHash, heldBy = () => undefined }: KeyRules = {},
 ): {
   readonly keys: ReadonlyMap<string, WantedKey>;
   readonly problems: readonly Problem[];
@@ -104,9 +108,8 @@ export function wantedKeys(
   const problems: Problem[] = [];
   const oldestFirst = secrets.toSorted(byAge);
   const owners = ownersOf(oldestFirst);
-  const claims = oldestFirst.flatMap((secret) =>
-    claimsOf(secret, owners, allowPublished, problems),
-  );
+  const rules = { allowPublished, heldBy };
+  const claims = oldestFirst.flatMap((secret) => claimsOf(secret, owners, rules, problems));
   const isHeld = ({ key: { hash, source } }: KeyEntry): boolean => {
     const holder = heldBy(hash);
     return holder !== undefined && secretName(holder) === secretName(source);
@@ -119,11 +122,16 @@ export function wantedKeys(
       problems.push(sameKey(claim, first.key));
   }
   const usable = [...chosen].filter(([, { isUsable }]) => isUsable);
-  return { keys: new Map(usable.map(([hash, { key }]) => [hash, key])), problems };
+  const keys = new Map(usable.map(([hash, { key }]) => [hash, key]));
+  const probe = probeHash === undefined ? undefined : keys.get(probeHash);
+  if (probe?.terms.test) keys.set(probe.hash, { ...probe, terms: { ...probe.terms, probe: true } });
+  return { keys, problems };
 }
 
 interface KeyRules {
   readonly allowPublished?: boolean;
+  /** The test key with this hash is the probe's. */
+  readonly probeHash?: string;
   /** The Secret that holds the key now. */
   readonly heldBy?: (hash: string) => KeySource | undefined;
 }
@@ -141,7 +149,8 @@ function sameKey({ entry, key: { source, partnerId } }: KeyEntry, owner: WantedK
     owner.partnerId === partnerId
       ? (['same_key_two_secrets', `the Secret ${owner.source.name}`] as const)
       : (['same_key_two_partners', 'another partner'] as const);
-  return { source, code, message: `${entry} is already a key of ${whose} and was ignored here` };
+  const message = `${entry} is already a key of ${whose} and was ignored here`;
+  return { source, partnerId, code, message };
 }
 
 /** What all Secrets of one owner say together. */
@@ -166,12 +175,14 @@ function ownersOf(oldestFirst: readonly PartnerSecret[]): ReadonlyMap<string, Ow
 function claimsOf(
   secret: PartnerSecret,
   owners: ReadonlyMap<string, OwnerTerms>,
-  allowPublished: boolean,
+  { allowPublished, heldBy }: Required<Omit<KeyRules, 'probeHash'>>,
   problems: Problem[],
 ): readonly KeyEntry[] {
   const { partnerId, status = 'active', data } = secret;
   const source = sourceOf(secret);
-  const report: ReportProblem = (code, message) => void problems.push({ source, code, message });
+  const isStored = (hash: string): boolean => heldBy(hash) !== undefined;
+  const report: ReportProblem = (code, message) =>
+    void problems.push({ source, partnerId, code, message });
   const isUsable = checkSecret(secret, report);
   const owner = owners.get(ownerOf(secret));
   const inactiveBy =
@@ -180,13 +191,12 @@ function claimsOf(
   return Object.entries(data).flatMap(([name, value]) => {
     const entry = printable(name);
     const test = terms.test === true;
-    const read = readEntry(value, { allowPublished, test, older: secret.olderKeys === true });
-    if (typeof read !== 'string') {
-      if (isUsable) report(read.code, `${entry} ${read.why}`);
-      return [];
-    }
+    const older = secret.olderKeys === true;
+    const { hash, fault } = readEntry(value, { allowPublished, test, older, isStored });
+    if (fault !== undefined && isUsable) report(fault.code, `${entry} ${fault.why}`);
+    if (hash === undefined) return [];
     const key = {
-      hash: read,
+      hash,
       partnerId,
       status: inactiveBy === undefined ? ('active' as const) : ('inactive' as const),
       ...defined({ inactiveBy }),
@@ -220,36 +230,55 @@ function checkSecret(
 }
 
 const NO_PREFIX = `does not begin with pik_, and annotation ${FORMAT_ANNOTATION} does not allow it`;
+const NOT_OURS = 'begins with pik_, but "partner-ingest keys new" did not make it';
+const MADE_UP = `${NOT_OURS}: it is mistyped or made up, or annotation ${FORMAT_ANNOTATION} must allow it`;
+const STAYS = `${NOT_OURS}: it stays active for now, and a later version ends it; give the partner a new key, or allow it by annotation ${FORMAT_ANNOTATION}: older`;
+
+interface EntryRules {
+  readonly allowPublished: boolean;
+  readonly test: boolean;
+  readonly older: boolean;
+  /** Whether a Secret holds the key already. */
+  readonly isStored: (hash: string) => boolean;
+}
+
+interface EntryFault {
+  readonly code: ProblemCode;
+  readonly why: string;
+}
 
 /** Returns the key's hash, or why the entry is no key. A digest does not show its key's mode. */
 function readEntry(
   value: string,
-  {
-    allowPublished,
-    test,
-    older,
-  }: { readonly allowPublished: boolean; readonly test: boolean; readonly older: boolean },
-): string | { readonly code: ProblemCode; readonly why: string } {
+  { allowPublished, test, older, isStored }: EntryRules,
+): { readonly hash?: string; readonly fault?: EntryFault } {
   const why = 'is not usable as an API key';
   const text = decode(value);
-  if (text === undefined) return { code: 'key_not_base64', why };
+  if (text === undefined) return { fault: { code: 'key_not_base64', why } };
   const digest = hashOfDigest(text);
-  const problem = digest === undefined ? apiKeyProblem(text, { older }) : digestProblem(digest);
-  if (problem !== undefined) {
-    const looks = appearance(text) ?? (problem === 'not_a_key' ? NO_PREFIX : undefined);
-    return { code: problem, why: looks === undefined ? why : `is no API key: it ${looks}` };
-  }
-  if (digest === undefined && isTestKey(text) !== test)
-    return {
-      code: 'key_of_other_mode',
-      why: test ? 'is no test key: it must begin with pik_test_' : 'is a test key',
-    };
   const hash = digest ?? hashApiKey(text);
-  if (allowPublished || !isPublishedKey(hash)) return hash;
-  return {
-    code: 'key_published',
-    why: 'is the published key of the evaluation, which everybody has',
-  };
+  const problem = digest === undefined ? apiKeyProblem(text, { older }) : digestProblem(digest);
+  // An upgrade must not end a key that an earlier version accepted.
+  const stays =
+    problem === 'not_a_key' &&
+    hasOwnPrefix(text) &&
+    apiKeyProblem(text, { older: true }) === undefined &&
+    isStored(hash);
+  if (problem !== undefined && !stays) {
+    const unlike = problem === 'not_a_key' && (hasOwnPrefix(text) ? MADE_UP : NO_PREFIX);
+    const looks = appearance(text) ?? (unlike || undefined);
+    const fault = looks === undefined ? why : `is no API key: it ${looks}`;
+    return { fault: { code: problem, why: fault } };
+  }
+  if (digest === undefined && isTestKey(text) !== test) {
+    const other = test ? 'is no test key: it must begin with pik_test_' : 'is a test key';
+    return { fault: { code: 'key_of_other_mode', why: other } };
+  }
+  if (!allowPublished && isPublishedKey(hash)) {
+    const published = 'is the published key of the evaluation, which everybody has';
+    return { fault: { code: 'key_published', why: published } };
+  }
+  return stays ? { hash, fault: { code: 'key_of_older_form', why: STAYS } } : { hash };
 }
 
 const sourceOf = ({ namespace, name, uid }: PartnerSecret): KeySource => ({ namespace, name, uid });

@@ -28,6 +28,20 @@ interface KeyUse {
   readonly lastUsedAt: Date;
 }
 
+/** As many as there are keys are read, and ingest notes a use once a minute. */
+const USES_SHARED_MS = 3_000;
+
+interface KeysRead {
+  readonly version: number | undefined;
+  readonly keys: readonly StoredKey[];
+  readonly byPartner: ReadonlyMap<string, readonly StoredKey[]>;
+}
+
+interface UsesRead {
+  readonly atMs: number;
+  readonly uses: Promise<ReadonlyMap<string, Date>>;
+}
+
 export class KeyStore {
   readonly documents: KeyDocuments;
   readonly disabled: PartnersDisabled;
@@ -35,6 +49,11 @@ export class KeyStore {
   readonly #revoked: Collection<Revoked>;
   readonly #uses: Collection<KeyUse>;
   readonly #clock: Clock;
+  /** Read again when the document has another version. */
+  #read: KeysRead | undefined;
+  /** One read serves all who ask meanwhile. */
+  #reading: Promise<KeysRead> | undefined;
+  #usesRead: UsesRead | undefined;
 
   constructor(options: { readonly db: Db; readonly clock: Clock }) {
     this.documents = new KeyDocuments(options);
@@ -54,20 +73,45 @@ export class KeyStore {
     return new Map(all.map(({ _id, revokedAt }) => [_id, revokedAt]));
   }
 
+  /** By partner, then hash. Last uses may be some seconds old. */
   async list(partnerId?: string): Promise<readonly PartnerKey[]> {
-    const [document, revokedAt, uses] = await Promise.all([
-      this.documents.read(),
+    this.#reading ??= this.#readKeys().finally(() => (this.#reading = undefined));
+    const [{ keys, byPartner }, revokedAt, lastUsedAt] = await Promise.all([
+      this.#reading,
       this.revoked(),
-      this.#uses.find({}, bounded).toArray(),
+      this.#lastUses(),
     ]);
-    const lastUsedAt = new Map(uses.map((row) => [row._id, row.lastUsedAt]));
-    return (document?.keys ?? [])
-      .filter((key) => partnerId === undefined || key.partnerId === partnerId)
-      .map((key) => ({
-        ...key,
-        ...defined({ revokedAt: revokedAt.get(key.hash), lastUsedAt: lastUsedAt.get(key.hash) }),
-      }))
-      .toSorted((one, other) => (inOrder(one) < inOrder(other) ? -1 : 1));
+    const wanted = partnerId === undefined ? keys : (byPartner.get(partnerId) ?? []);
+    return wanted.map((key) => ({
+      ...key,
+      ...defined({ revokedAt: revokedAt.get(key.hash), lastUsedAt: lastUsedAt.get(key.hash) }),
+    }));
+  }
+
+  async #readKeys(): Promise<KeysRead> {
+    const known = this.#read;
+    const version = await this.documents.version();
+    if (known !== undefined && known.version === version) return known;
+    const document = await this.documents.read();
+    const keys = (document?.keys ?? [])
+      .map((key) => [inOrder(key), key] as const)
+      .toSorted(([one], [other]) => (one < other ? -1 : 1))
+      .map(([, key]) => key);
+    const byPartner = Map.groupBy(keys, (key) => key.partnerId);
+    this.#read = { version: document?.version, keys, byPartner };
+    return this.#read;
+  }
+
+  #lastUses(): UsesRead['uses'] {
+    const atMs = this.#clock.monotonicMs();
+    if (this.#usesRead === undefined || atMs - this.#usesRead.atMs > USES_SHARED_MS) {
+      const all = this.#uses.find({}, bounded).toArray();
+      const uses = all.then((rows) => new Map(rows.map((row) => [row._id, row.lastUsedAt])));
+      this.#usesRead = { atMs, uses };
+      // Those who ask next must not get the failure.
+      uses.catch(() => (this.#usesRead = undefined));
+    }
+    return this.#usesRead.uses;
   }
 
   /** False if the key was revoked before. */
@@ -81,10 +125,12 @@ export class KeyStore {
     const updates = hashes.toSorted().map((_id) => ({
       updateOne: { filter: { _id }, update: { $max: { lastUsedAt } }, upsert: true },
     }));
+    this.#usesRead = undefined;
     await this.#uses.bulkWrite(updates, { ordered: false });
   }
 
   async forgetUses(hashes: readonly string[]): Promise<void> {
+    this.#usesRead = undefined;
     if (hashes.length > 0) await this.#uses.deleteMany({ _id: { $in: [...hashes] } });
   }
 }

@@ -20,6 +20,8 @@ export const TESTS_KEPT_SECONDS = (7 * DAY_MS) / 1_000;
 export interface KeyTerms {
   /** Submissions with these keys are tests. */
   readonly test?: true;
+  /** The key is that of the controller's probe. No annotation says so. */
+  readonly probe?: true;
   readonly maxPerMinute?: number;
   readonly notAfter?: Date;
   /** Networks such as `192.0.2.0/24`, or single addresses. */

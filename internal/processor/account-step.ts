@@ -2,7 +2,7 @@
 import { normalizedApplicant, type Applicant } from '../application/fields.ts';
 import { parseApplication } from '../application/parse-application.ts';
 import { decideOnCreation, type Reason } from '../application/reasons.ts';
-import { endingOf } from '../application/sandbox-endings.ts';
+import { endingOf, MAIL_PROBES } from '../application/sandbox-endings.ts';
 import type { Account } from '../account/account.ts';
 import { jittered } from '../platform/process/deadline.ts';
 import { traceFields } from '../platform/process/tracing.ts';
@@ -34,7 +34,8 @@ export async function createAccount(attempt: Attempt, tools: AttemptTools): Prom
   const applicant = normalizedApplicant(application);
   const ending = record.test ? endingOf(application.ein) : undefined;
   if (ending?.reason !== undefined) return rejected([ending.reason], applicant);
-  const owner = { requestId: record._id, partnerId: record.partnerId ?? 'unknown' };
+  const partnerId = record.probe === 'mail' ? MAIL_PROBES : (record.partnerId ?? 'unknown');
+  const owner = { requestId: record._id, partnerId };
   const judged = record.test && ending === undefined ? { judged: true as const } : {};
   const drafted = { ...tools.accounts.draft(application, owner), ...judged };
   if (ending === undefined) {

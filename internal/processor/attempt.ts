@@ -148,8 +148,9 @@ async function lookAgain(
 }
 
 function dueAtOnce(step: Step, record: OpenRecord, { clock }: AttemptTools): Left {
-  const { _id: requestId, partnerId = '', version, test } = record;
-  return { due: { requestId, partnerId, version, step, dueAt: clock.now(), ...defined({ test }) } };
+  const { _id: requestId, partnerId = '', version, test, probe } = record;
+  const due = { requestId, partnerId, version, step, dueAt: clock.now() };
+  return { due: { ...due, ...defined({ test, probe }) } };
 }
 
 function spanOf({ record, step, startedAt }: Attempt, traceparent?: string): NamedSpan {

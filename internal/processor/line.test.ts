@@ -1,14 +1,21 @@
 import { afterEach, expect, jest, test } from '@jest/globals';
 import type { MailPlace } from '../mail/mail-gate.ts';
 import { createLogger } from '../platform/process/log.ts';
-import { Line, OutageGate, PROBE_DEADLINE_MS, type LineOptions, type Work } from './line.ts';
+import {
+  Line,
+  OutageGate,
+  PROBE_DEADLINE_MS,
+  TEST_MAILS_WAITING,
+  type LineOptions,
+  type Work,
+} from './line.ts';
 
 afterEach(() => void jest.useRealTimers());
 
 const settled = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
 /** Work lasts until the test ends it; the gate has one place. */
-function scene(slots = 1) {
+function scene(slots = 1, options: Pick<LineOptions, 'testsMail'> = {}) {
   const begun: string[] = [];
   const places: (MailPlace | undefined)[] = [];
   const ends = new Map<string, () => void>();
@@ -23,10 +30,15 @@ function scene(slots = 1) {
         release: () => void (free = true),
       };
     },
+    chooseTest: () => undefined,
+    beginTest: () => {
+      throw new Error('no e-mail of a test may begin');
+    },
     onChange: () => {},
     slow: 0,
   };
   const line = new Line({
+    ...options,
     slots,
     gate,
     holds: { has: () => false },
@@ -74,6 +86,22 @@ test('what is hastened comes before all other work of its partner', async () => 
   await end('a4');
   expect(line.hasten('a4')).toBe(false);
   expect(begun).not.toContain('a3');
+});
+
+test('of a hundred tests of a partner the e-mail waits, and of more it is not sent; others have their own', () => {
+  const { line, begun, places } = scene(1, { testsMail: true });
+  const mails = (partner: string, count: number) =>
+    Array.from({ length: count }, (_, n) =>
+      work(`${partner}${n}`, { step: 'mail', test: true, dueAt: new Date(n) }),
+    );
+  line.put(mails('a', TEST_MAILS_WAITING + 2));
+  line.put(mails('b', 1));
+  line.put([work('c0', { step: 'mail', test: true, probe: 'outcome' })]);
+  expect(begun).toEqual([`a${TEST_MAILS_WAITING}`, `a${TEST_MAILS_WAITING + 1}`, 'c0']);
+  expect(places).toEqual([undefined, undefined, undefined]);
+  line.put([work('d0', { step: 'mail', test: true, probe: 'mail' })]);
+  expect(begun).toContain('d0');
+  expect(places.at(-1)).toBeDefined();
 });
 
 test('a pause starts no work, and closing waits for the work that has started', async () => {

@@ -3,8 +3,8 @@
  *
  * Work comes from jobs, from what is read as due and from steps that end; a claim decides which
  * process gets a record. Partners take turns, each with its oldest first. Accounts take slots,
- * and e-mails what the gate gives. Tests have few slots of their own, for both steps, and wait while
- * a live account waits.
+ * and e-mails what the gate gives. Tests have few slots of their own and wait while a live account
+ * waits; those of their e-mails that the relay gets also wait for what the gate leaves.
  */
 import { Turns } from '../fair/turns.ts';
 import type { MailGate, MailPlace } from '../mail/mail-gate.ts';
@@ -17,7 +17,7 @@ import { defined } from '../platform/process/defined.ts';
 import type { Logger } from '../platform/process/log.ts';
 import type { Hint, Step } from '../queue/job.ts';
 import type { DueRecord, DueWork } from '../submission/due-work.ts';
-import { FIRST_SIGHT_GRACE_MS } from '../submission/submission.ts';
+import { FIRST_SIGHT_GRACE_MS, type SubmissionRecord } from '../submission/submission.ts';
 import type { WorkerMoves } from '../submission/worker-moves.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import { stepOf } from './step.ts';
@@ -32,6 +32,8 @@ export const RECONCILE_EVERY_MS = 2_500;
 const LINE_MOST = 10_000;
 /** In one process, so that they take little of the database from live work. */
 const TESTS_AT_ONCE = 4;
+/** Of a partner's tests; beyond it the e-mail of a test is not sent. */
+export const TEST_MAILS_WAITING = 100;
 /** With fewer of a step in memory, what is due is read at once. */
 const LINE_LOW = 100;
 
@@ -41,15 +43,15 @@ export interface Work extends Hint {
   readonly dueAt: Date;
   /** No job brought it, and no worker has it. */
   readonly lost?: true;
+  readonly probe?: SubmissionRecord['probe'];
 }
 
 /** What is left to do: a step for the line, or the e-mail, which goes on in the place it has. */
 export type Left = { readonly due: Work } | { readonly goOn: () => Promise<void> };
 
 /** What waits together. */
-export type Lane = Step | 'test';
-const lanes: readonly Lane[] = ['account', 'mail', 'test'];
-const laneOf = ({ test, step }: Pick<Work, 'test' | 'step'>): Lane => (test ? 'test' : step);
+export type Lane = Step | 'test' | 'testMail';
+const lanes: readonly Lane[] = ['account', 'mail', 'test', 'testMail'];
 
 export function worksOf(records: readonly Hint[], step: Step, dueAt: Date): Work[] {
   return records.map((record) => ({ ...record, partnerId: record.partnerId ?? '', step, dueAt }));
@@ -69,11 +71,16 @@ const follows: Readonly<Record<LineMode, readonly LineMode[]>> = {
 
 export interface LineOptions {
   readonly slots: number;
-  readonly gate: Pick<MailGate, 'choose' | 'begin' | 'onChange' | 'slow'>;
+  readonly gate: Pick<
+    MailGate,
+    'choose' | 'begin' | 'chooseTest' | 'beginTest' | 'onChange' | 'slow'
+  >;
+  /** The relay gets the e-mails of tests. */
+  readonly testsMail?: boolean;
   readonly holds: Pick<Holds, 'has'>;
   /**
-   * A rejection is ignored. A live e-mail has a place, and so has a live account whose e-mail may
-   * begin at once.
+   * A rejection is ignored. An e-mail that the relay gets has a place, and so has a live account
+   * whose e-mail may begin at once.
    */
   work(work: Work, place: MailPlace | undefined): Promise<Left | undefined>;
 }
@@ -85,14 +92,16 @@ export class Line {
     account: new Turns(byDueAt),
     mail: new Turns(byDueAt),
     test: new Turns(byDueAt),
+    testMail: new Turns(byDueAt),
   };
   /** The work that waits on each record. */
-  readonly #known = new Map<string, Work>();
+  readonly #known = new Map<string, { readonly work: Work; readonly lane: Lane }>();
   /** Until it ends, each record that is in work. */
   readonly #inHand: Readonly<Record<Lane, Map<string, Promise<void>>>> = {
     account: new Map(),
     mail: new Map(),
     test: new Map(),
+    testMail: new Map(),
   };
   /** Neither step may keep all that becomes free. */
   #lastBegun: Step = 'mail';
@@ -129,11 +138,12 @@ export class Line {
   hasten(requestId: string): boolean {
     const known = this.#known.get(requestId);
     if (known === undefined) return lanes.some((lane) => this.#inHand[lane].has(requestId));
-    const turns = this.#waiting[laneOf(known)];
-    const first = { ...known, dueAt: FIRST };
-    turns.remove(known.partnerId, known);
-    turns.put(known.partnerId, first);
-    this.#known.set(requestId, first);
+    const { work, lane } = known;
+    const turns = this.#waiting[lane];
+    const first = { ...work, dueAt: FIRST };
+    turns.remove(work.partnerId, work);
+    turns.put(work.partnerId, first);
+    this.#known.set(requestId, { work: first, lane });
     return true;
   }
 
@@ -153,7 +163,8 @@ export class Line {
     signal.addEventListener('abort', () => late.resolve(), { once: true });
     const ended = Promise.all(lanes.flatMap((lane) => [...this.#inHand[lane].values()]));
     if (!signal.aborted) await Promise.race([ended, late.promise]);
-    return [...this.#known.values()].filter(({ step }) => step === 'account');
+    const left = [...this.#known.values()].map(({ work }) => work);
+    return left.filter(({ step }) => step === 'account');
   }
 
   #become(mode: LineMode): void {
@@ -166,11 +177,12 @@ export class Line {
     const { requestId, partnerId, version } = work;
     if (lanes.some((lane) => this.#inHand[lane].has(requestId))) return;
     const known = this.#known.get(requestId);
-    if (known !== undefined && known.version >= version) return;
-    if (known !== undefined) this.#waiting[laneOf(known)].remove(known.partnerId, known);
-    const turns = this.#waiting[laneOf(work)];
+    if (known !== undefined && known.work.version >= version) return;
+    if (known !== undefined) this.#waiting[known.lane].remove(known.work.partnerId, known.work);
+    const lane = this.#laneOf(work);
+    const turns = this.#waiting[lane];
     turns.put(partnerId, work);
-    this.#known.set(requestId, work);
+    this.#known.set(requestId, { work, lane });
     const over = turns.count > LINE_MOST ? turns.giveWay() : undefined;
     if (over !== undefined) this.#known.delete(over.requestId);
   }
@@ -185,7 +197,7 @@ export class Line {
       this.#lastBegun === 'account'
         ? this.#beginMail() || this.#beginAccount()
         : this.#beginAccount() || this.#beginMail();
-    return live || this.#beginTest();
+    return live || this.#beginTest() || this.#beginTestMail();
   }
 
   #beginMail(): boolean {
@@ -220,6 +232,24 @@ export class Line {
     if (this.#inHand.test.size >= TESTS_AT_ONCE) return false;
     this.#begin('test', partnerId);
     return true;
+  }
+
+  #beginTestMail(): boolean {
+    const { gate } = this.#options;
+    const [live] = this.#partners('account');
+    const partnerId = live === undefined ? gate.chooseTest(this.#partners('testMail')) : undefined;
+    if (partnerId === undefined) return false;
+    this.#begin('testMail', partnerId, gate.beginTest(partnerId));
+    return true;
+  }
+
+  /** The probe's e-mail waits behind no test. */
+  #laneOf({ test, step, probe, partnerId }: Work): Lane {
+    if (!test) return step;
+    if (step === 'account' || probe === 'outcome') return 'test';
+    if (probe === 'mail') return 'mail';
+    const hasRoom = this.#waiting.testMail.countOf(partnerId) < TEST_MAILS_WAITING;
+    return this.#options.testsMail === true && hasRoom ? 'testMail' : 'test';
   }
 
   *#partners(lane: Lane): Iterable<string> {
@@ -340,13 +370,13 @@ function isFresh({ version, firstSeenAt }: DueRecord): boolean {
 }
 
 function workOf(record: DueRecord): Work {
-  const { _id: requestId, version, partnerId = '', test, state, dueAt, claimedUntil } = record;
-  const lost = version === 0 || claimedUntil !== undefined;
+  const { _id: requestId, version, partnerId = '', test, probe, state, dueAt } = record;
+  const lost = version === 0 || record.claimedUntil !== undefined;
   return {
     requestId,
     version,
     partnerId,
-    ...defined({ test }),
+    ...defined({ test, probe }),
     step: stepOf[state],
     dueAt: dueAt ?? new Date(0),
     ...(lost ? { lost } : {}),

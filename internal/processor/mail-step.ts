@@ -8,6 +8,7 @@ import {
 } from '../application/sandbox-endings.ts';
 import { handOversOf, ledgerWith, newSecondMails, possibleMails } from '../account/mail-ledger.ts';
 import type { MailPlace } from '../mail/mail-gate.ts';
+import { UNSENT } from '../mail/mailer.ts';
 import { loginInstructions } from '../mail/message.ts';
 import { outcomeOf, refusalOf, type HandOver } from '../mail/relay-answers.ts';
 import { retryUntilDone } from '../platform/process/deadline.ts';
@@ -38,7 +39,7 @@ const REFUSED: HandOver = {
 };
 const ABORTED = { result: 'aborted', cause: 'claim lost or database away' } as const;
 
-/** Tests do not pass the gate, and tell it nothing of the relay. */
+/** Of tests whose e-mail nobody gets. */
 const placeOfTest: MailPlace = {
   turn: () => Promise.resolve(),
   note: (handOver) => ('outage' in handOver ? 'relay' : 'mail'),
@@ -162,9 +163,10 @@ async function sendMail(
   }
   const startedMs = tools.clock.monotonicMs();
   const { undeliverable = false } = (record.test && endingOf(account.ein)) || {};
+  const mailer = mailerOf(attempt, tools);
   const handOver = undeliverable
     ? REFUSED
-    : await tools.mailer.handOver(message, account.email, claim.signal, () => claim.mayGoOn);
+    : await mailer.handOver(message, account.email, claim.signal, () => claim.mayGoOn);
   const { result } = handOver;
   const seconds = (tools.clock.monotonicMs() - startedMs) / 1_000;
   tools.metrics.handOverSeconds.observe({ result }, seconds);
@@ -190,12 +192,20 @@ async function sendMail(
   });
 }
 
-const probeInterval = ({ test }: OpenRecord, { email }: Account): number | undefined =>
-  test === true ? intervalOfMailProbe(email) : undefined;
+const probeInterval = ({ probe }: OpenRecord, account: Account): number | undefined =>
+  probe === 'mail' ? intervalOfMailProbe(account) : undefined;
+
+/** The relay is not asked for a test without a place. */
+function mailerOf({ record, place }: Attempt, { mailer, probeMailer }: AttemptTools) {
+  if (record.test !== true) return mailer;
+  const named = record.probe === 'mail' ? probeMailer : mailer;
+  return (place === undefined ? undefined : named) ?? UNSENT;
+}
 
 /** Late ones would all go out together. */
-function whyUnasked(interval: number, { mailsProbes = false, clock }: AttemptTools) {
-  if (!mailsProbes) return 'the relay was not asked: PROBE_MAIL_TO is not set at the processor';
+function whyUnasked(interval: number, { probeMailer, clock }: AttemptTools) {
+  if (probeMailer === undefined)
+    return 'the relay was not asked: PROBE_MAIL_TO is not set at the processor';
   const late = mailProbeInterval(clock.now()) - interval;
   return Math.abs(late) > 1 ? 'the relay was not asked: it is too late for this e-mail' : undefined;
 }

@@ -43,8 +43,8 @@ export interface AttemptTools {
   readonly ledger: LedgerStore;
   readonly mailer: Pick<Mailer, 'handOver'>;
   readonly mailSettings: MailSettings;
-  /** Of tests: the probe's e-mail has a recipient. */
-  readonly mailsProbes?: boolean;
+  /** Of tests: hands over the probe's e-mails; none without `PROBE_MAIL_TO`. */
+  readonly probeMailer?: Pick<Mailer, 'handOver'>;
   readonly holds: { has(partnerId: string | undefined): boolean };
   readonly host: string;
   readonly log: Logger;
@@ -63,7 +63,7 @@ export interface Attempt {
   readonly claim: Claim;
   readonly step: Step;
   readonly startedAt: Date;
-  /** Of an e-mail, or of an account whose e-mail may begin at once. */
+  /** Of an e-mail that the relay gets, or of an account whose e-mail may begin at once. */
   readonly place: MailPlace | undefined;
   /** The e-mail that the account's step began, and for which its move claimed the record. */
   readonly firstMail?: PreparedMail | undefined;

@@ -1,10 +1,11 @@
 /** Receives jobs and hands on their hints. */
 import { Worker, createRedisBackend } from 'bullmq';
+import { queuePrefix } from '../installation/names.ts';
 import type { Probe } from '../platform/http/admin-server.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import type { Logger } from '../platform/process/log.ts';
 import { createRedis, type RedisTls } from '../platform/stores/redis.ts';
-import { QUEUE, QUEUE_PREFIX, hintsOf, type Hint, type Step } from './job.ts';
+import { QUEUE, hintsOf, type Hint, type Step } from './job.ts';
 
 /** An idle worker asks again after this, so a silent Redis is noticed soon. */
 const WAIT_S = 1;
@@ -17,23 +18,39 @@ const STALLED_CHECK_MS = 5_000;
 /** BullMQ's close can hang while Redis is away. */
 const CLOSE_MS = 1_000;
 
+interface ConsumerOptions {
+  readonly redisUrl: string;
+  readonly redisTls?: RedisTls;
+  readonly log: Logger;
+  readonly warnings?: Probe[];
+  readonly take: (hints: readonly Hint[], step: Step) => void;
+}
+
 export class Consumer {
   readonly #redis: ReturnType<typeof createRedis>;
-  readonly #worker: Worker;
+  readonly #options: ConsumerOptions;
+  #worker: Worker | undefined;
   #paused = false;
   #rest: NodeJS.Timeout | undefined;
 
   /** A killed process loses hints that `take` got; reconcile finds their records. */
-  constructor(options: {
-    readonly redisUrl: string;
-    readonly redisTls?: RedisTls;
-    readonly log: Logger;
-    readonly warnings?: Probe[];
-    readonly take: (hints: readonly Hint[], step: Step) => void;
-  }) {
-    const { redisUrl, log, take } = options;
-    this.#redis = createRedis(redisUrl, { commandTimeoutMs: COMMAND_TIMEOUT_MS }, options);
-    this.#worker = new Worker(
+  constructor(options: ConsumerOptions) {
+    this.#options = options;
+    const use = { commandTimeoutMs: COMMAND_TIMEOUT_MS };
+    this.#redis = createRedis(options.redisUrl, use, options);
+  }
+
+  /** Takes the jobs of the installation with this id, and of none before it. */
+  follow(id: string): void {
+    const before = this.#worker;
+    this.#worker = this.#open(queuePrefix(id));
+    if (this.#paused) this.pause();
+    void closeWorker(before);
+  }
+
+  #open(prefix: string): Worker {
+    const { log, take } = this.#options;
+    const worker = new Worker(
       QUEUE,
       async ({ id, name, data }) => {
         const hints = hintsOf(data);
@@ -42,7 +59,7 @@ export class Consumer {
       },
       {
         connection: this.#redis,
-        prefix: QUEUE_PREFIX,
+        prefix,
         drainDelay: WAIT_S,
         runRetryDelay: REST_AFTER_ERROR_MS,
         lockDuration: LOCK_MS,
@@ -55,36 +72,43 @@ export class Consumer {
           value: WAIT_S,
         }),
     );
-    this.#worker.on('error', (error) => {
+    worker.on('error', (error) => {
       log.debug({ err: error }, 'worker error');
-      this.#restAfterError();
+      if (worker === this.#worker) this.#restAfterError(worker);
     });
+    return worker;
   }
 
   pause(): void {
     this.#paused = true;
-    void this.#worker.pause(true);
+    void this.#worker?.pause(true);
   }
 
   resume(): void {
     this.#paused = false;
-    void this.#worker.resume();
+    void this.#worker?.resume();
   }
 
   async close(): Promise<void> {
     clearTimeout(this.#rest);
-    // Lets a running job end; `close` alone would hang before the first connection.
-    await withDeadline(this.#worker.pause(), CLOSE_MS, 'pausing the worker').catch(() => {});
-    clearTimeout(this.#rest);
-    await withDeadline(this.#worker.close(true), CLOSE_MS, 'closing the worker').catch(() => {});
+    const worker = this.#worker;
+    this.#worker = undefined;
+    await closeWorker(worker);
     this.#redis.disconnect();
   }
 
-  #restAfterError(): void {
-    void this.#worker.pause(true);
+  #restAfterError(worker: Worker): void {
+    void worker.pause(true);
     clearTimeout(this.#rest);
     this.#rest = setTimeout(() => {
-      if (!this.#paused) void this.#worker.resume();
+      if (!this.#paused && worker === this.#worker) void worker.resume();
     }, REST_AFTER_ERROR_MS);
   }
+}
+
+async function closeWorker(worker: Worker | undefined): Promise<void> {
+  if (worker === undefined) return;
+  // Lets a running job end; `close` alone would hang before the first connection.
+  await withDeadline(worker.pause(), CLOSE_MS, 'pausing the worker').catch(() => {});
+  await withDeadline(worker.close(true), CLOSE_MS, 'closing the worker').catch(() => {});
 }

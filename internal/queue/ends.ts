@@ -2,9 +2,10 @@
  * Tells every ingest which submissions have ended, by Redis' publish and subscribe. Messages hold
  * ids only and may be lost: the record says what became of a submission.
  */
+import { redisName, type KnownInstallation } from '../installation/names.ts';
 import type { RedisClient } from '../platform/stores/redis.ts';
 
-const ENDS = 'partner-ingest:ends';
+const ENDS = 'ends';
 /** Ends within this time share a message. */
 const LINGER_MS = 10;
 /** Further ends are not published; ingest reads the record. */
@@ -15,10 +16,12 @@ const SUBSCRIBE_EVERY_MS = 1_000;
 /** Publishes in the background: adding neither fails nor waits. */
 export class EndSender {
   readonly #redis: Pick<RedisClient, 'status' | 'publish'>;
+  readonly #installation: KnownInstallation;
   #waiting: string[] = [];
 
-  constructor(redis: Pick<RedisClient, 'status' | 'publish'>) {
+  constructor(redis: Pick<RedisClient, 'status' | 'publish'>, installation: KnownInstallation) {
     this.#redis = redis;
+    this.#installation = installation;
   }
 
   add(requestId: string): void {
@@ -28,21 +31,29 @@ export class EndSender {
 
   #send(): void {
     const ids = this.#waiting.splice(0).join(' ');
-    if (this.#redis.status === 'ready') this.#redis.publish(ENDS, ids).catch(() => {});
+    const { id } = this.#installation;
+    if (id !== undefined && this.#redis.status === 'ready')
+      this.#redis.publish(redisName(id, ENDS), ids).catch(() => {});
   }
 }
 
 /** Needs its own client. The returned function ends subscription and client. */
 export function hearEnds(
   redis: RedisClient,
+  installation: KnownInstallation,
   heard: (requestIds: readonly string[]) => void,
 ): () => void {
   let asking = false;
+  let channel: string | undefined;
   const subscribe = (): void => {
-    if (asking || redis.status !== 'ready') return;
+    const { id } = installation;
+    if (asking || id === undefined || redis.status !== 'ready') return;
     asking = true;
     const answered = (): void => void (asking = false);
-    redis.subscribe(ENDS).then(answered, answered);
+    const before = channel;
+    channel = redisName(id, ENDS);
+    if (before !== undefined && before !== channel) redis.unsubscribe(before).catch(() => {});
+    redis.subscribe(channel).then(answered, answered);
   };
   redis.on('message', (_channel, ids) => heard(ids.split(' ')));
   redis.on('ready', subscribe);

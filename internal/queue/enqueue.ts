@@ -1,14 +1,15 @@
 /** Sends jobs to Redis; processors find the records of lost jobs by `dueAt`. */
 import { Queue } from 'bullmq';
+import { queuePrefix } from '../installation/names.ts';
 import type { Probe } from '../platform/http/admin-server.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { createRedis, type RedisClient, type RedisTls } from '../platform/stores/redis.ts';
 import type { Logger } from '../platform/process/log.ts';
 import { inSpans } from '../platform/process/tracing.ts';
 import { EndSender } from './ends.ts';
+import { OldQueue } from './old-queue.ts';
 import {
   QUEUE,
-  QUEUE_PREFIX,
   jobStates,
   jobsFor,
   queueSpan,
@@ -27,8 +28,11 @@ const CLOSE_DEADLINE_MS = 1_000;
 
 export class HintSender {
   readonly #redis: RedisClient;
-  readonly #queue: Queue;
+  #queue: Queue | undefined;
+  /** Of the installation; undefined until it is known. */
+  id: string | undefined;
   readonly ends: EndSender;
+  readonly old: OldQueue;
 
   constructor(options: {
     readonly redisUrl: string;
@@ -38,41 +42,40 @@ export class HintSender {
   }) {
     const use = { commandTimeoutMs: COMMAND_TIMEOUT_MS };
     this.#redis = createRedis(options.redisUrl, use, options);
-    this.#queue = new Queue(QUEUE, {
-      connection: this.#redis,
-      prefix: QUEUE_PREFIX,
-      skipVersionCheck: true,
-    });
-    this.ends = new EndSender(this.#redis);
-    this.#queue.on('error', () => {}); // createRedis already logs it.
+    this.ends = new EndSender(this.#redis, this);
+    this.old = new OldQueue(this.#redis);
   }
 
   get ready(): boolean {
-    return this.#redis.status === 'ready';
+    return this.id !== undefined && this.#redis.status === 'ready';
   }
 
-  /** Rejects at once while Redis is away. */
+  /** Sends to the installation with this id, and to none before it. */
+  follow(id: string): void {
+    void closeQueue(this.#queue);
+    this.#queue = new Queue(QUEUE, {
+      connection: this.#redis,
+      prefix: queuePrefix(id),
+      skipVersionCheck: true,
+    });
+    this.#queue.on('error', () => {}); // createRedis already logs it.
+    this.id = id;
+  }
+
+  /** Rejects at once while Redis is away, or the installation's id is not known. */
   async send(hints: readonly (Hint | Retry)[]): Promise<void> {
     const batch = hints.length > 1 ? { 'messaging.batch.message_count': hints.length } : {};
     const parents = hints.map(({ traceparent }) => traceparent);
     await inSpans(queueSpan('send', batch), parents, async (traceparents) => {
-      if (!this.ready) throw new RedisAwayError('redis is not connected');
+      const queue = this.#readyQueue();
       const traced = hints.map((hint, index) => ({ ...hint, traceparent: traceparents[index] }));
-      await withDeadline(this.#add(jobsFor(traced)), ADD_DEADLINE_MS, 'addBulk');
+      await withDeadline(addTo(queue, jobsFor(traced)), ADD_DEADLINE_MS, 'addBulk');
     });
   }
 
-  async #add(jobs: readonly Job[]): Promise<void> {
-    const retries = jobs.some(({ opts }) => opts.delay !== undefined);
-    if (retries && (await this.#queue.getDelayedCount()) >= RETRIES_MOST)
-      throw new Error('too many retries wait in redis');
-    await this.#queue.addBulk([...jobs]);
-  }
-
   async counts(): Promise<Record<JobState, number>> {
-    if (!this.ready) throw new RedisAwayError('redis is not connected');
     const counts = await withDeadline(
-      this.#queue.getJobCounts(...jobStates),
+      this.#readyQueue().getJobCounts(...jobStates),
       ADD_DEADLINE_MS,
       'getJobCounts',
     );
@@ -80,9 +83,27 @@ export class HintSender {
   }
 
   async close(): Promise<void> {
-    await withDeadline(this.#queue.close(), CLOSE_DEADLINE_MS, 'closing the queue').catch(() => {});
+    await closeQueue(this.#queue);
     this.#redis.disconnect();
   }
+
+  #readyQueue(): Queue {
+    if (this.#queue === undefined || !this.ready)
+      throw new RedisAwayError('redis is not connected');
+    return this.#queue;
+  }
+}
+
+async function addTo(queue: Queue, jobs: readonly Job[]): Promise<void> {
+  const retries = jobs.some(({ opts }) => opts.delay !== undefined);
+  if (retries && (await queue.getDelayedCount()) >= RETRIES_MOST)
+    throw new Error('too many retries wait in redis');
+  await queue.addBulk([...jobs]);
+}
+
+async function closeQueue(queue: Queue | undefined): Promise<void> {
+  const closing = queue?.close() ?? Promise.resolve();
+  await withDeadline(closing, CLOSE_DEADLINE_MS, 'closing the queue').catch(() => {});
 }
 
 export class RedisAwayError extends Error {

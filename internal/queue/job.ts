@@ -10,9 +10,6 @@ export const QUEUE = 'applications';
 export const jobStates = ['waiting', 'active', 'delayed'] as const;
 export type JobState = (typeof jobStates)[number];
 
-/** The braces keep all keys in one slot of a Redis Cluster. */
-export const QUEUE_PREFIX = '{partner-ingest}';
-
 export const steps = ['account', 'mail'] as const;
 export type Step = (typeof steps)[number];
 

@@ -91,12 +91,18 @@ const PERHAPS_WITH_ACCOUNT: readonly State[] = ['recorded', 'dead_lettered'];
 
 /** Checks what must be true after every step. */
 export function checkAccount(record: CheckedRecord, account: CheckedAccount | undefined): Kind[] {
-  const { state, accountId, erasedAt } = record;
+  const { state, accountId, erasedAt, releasedAt: toReleaseAt } = record;
   if (erasedAt !== undefined) return account === undefined ? [] : ['erased_but_account'];
   const isPromised = WITH_ACCOUNT.includes(state);
   if (account === undefined)
     return isPromised || accountId !== undefined ? ['account_missing'] : [];
-  if (state === 'closed') return account.closedAt === undefined ? ['account_not_closed'] : [];
+  if (toReleaseAt !== undefined && account.releasedAt === undefined)
+    return ['account_not_released'];
+  if (state === 'closed') {
+    // A release ends the link, too; it may follow a reopen that was cut off.
+    const isEnded = account.closedAt !== undefined || account.releasedAt !== undefined;
+    return isEnded ? [] : ['account_not_closed'];
+  }
   if (!isPromised) return PERHAPS_WITH_ACCOUNT.includes(state) ? [] : ['account_unexpected'];
   if (accountId !== account._id) return ['account_disagrees'];
   const { notifiedAt, releasedAt, activation } = account;

@@ -1,4 +1,5 @@
 /** Finds requests and accounts that are late or contradict each other. */
+import { orderedMails } from '../account/account.ts';
 import type { AccountQueries, CheckedAccount } from '../account/account-queries.ts';
 import { pause } from '../platform/process/deadline.ts';
 import { DAY_MS, type Clock } from '../platform/process/clock.ts';
@@ -120,7 +121,7 @@ async function withoutAside(found: readonly Suspect[], { trail }: Pick<AuditStor
 
 const mailedTwiceOf = (accounts: readonly CheckedAccount[]): Suspect[] =>
   accounts
-    .filter(({ mail }) => (mail?.possible ?? 0) > 1)
+    .filter((account) => (account.mail?.possible ?? 0) > orderedMails(account))
     .map((account) => ['mailed_twice', account._id, printOf(undefined, account)]);
 
 /** What is wrong at these requests and accounts now, put aside or not. */

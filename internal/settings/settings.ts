@@ -1,9 +1,11 @@
 /** Every setting: its rule, its default, and which processes use it. */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { resolve } from 'node:path';
 import { z } from 'zod';
 import { isEmailAddress } from '../application/email-address.ts';
 import { consoleSettings } from './console-settings.ts';
 import { mailSettings } from './mail-settings.ts';
+import type { KeysOf } from '../installation/installation.ts';
 import { hasPublishedSecret } from '../partner/api-key.ts';
 import { isLoopback } from '../platform/http/networks.ts';
 import {
@@ -180,8 +182,9 @@ export const settings = {
   },
   WATCH_NAMESPACES: {
     schema: z.string().trim().regex(DNS_LABEL, 'must be the name of one namespace').optional(),
-    usedBy: ['controller', 'cli'],
-    about: 'The one namespace of partner Secrets; required with `PARTNER_KEYS_SOURCE=kubernetes`.',
+    usedBy: ['controller', 'processor', 'cli'],
+    about:
+      'The one namespace of partner Secrets; required with `PARTNER_KEYS_SOURCE=kubernetes`. A processor works only where the database is of this namespace.',
   },
   POD_NAME: {
     schema: nonEmpty.default('controller'),
@@ -212,7 +215,7 @@ export const settings = {
     schema: z.string().refine(isEmailAddress, 'must be an e-mail address').optional(),
     usedBy: ['processor', 'controller'],
     about:
-      'Address of yours that gets one e-mail of the probe each ten minutes, and one of each `helm test`. Unset, and without `TEST_MAIL_TO`: they do not ask the relay.',
+      'Address of yours that gets one e-mail of the probe each ten minutes. Unset: the probe does not ask the relay.',
   },
   KUBECONFIG: {
     schema: nonEmpty.optional(),
@@ -317,6 +320,14 @@ export function printableConfig(config: object): Record<string, unknown> {
   );
 }
 
+/** Who may write the keys; a folder is known by its path. */
+export function keysOf(config: Pick<Config, 'PARTNER_KEYS_SOURCE' | 'WATCH_NAMESPACES'>): KeysOf {
+  const { PARTNER_KEYS_SOURCE: from, WATCH_NAMESPACES: namespace } = config;
+  return from === 'kubernetes'
+    ? `namespace:${namespace ?? ''}`
+    : `directory:${resolve(from.directory)}`;
+}
+
 export function redisOf(
   config: Pick<Config, 'REDIS_URL' | 'REDIS_TLS_CERT' | 'REDIS_TLS_KEY' | 'REDIS_TLS_CA'>,
 ) {
@@ -407,10 +418,12 @@ export function relationFaults(config: Related): string[] {
   return rules.filter(([isBroken]) => isBroken).map(([, fault]) => fault);
 }
 
-type Both = keyof ConfigOf<'processor'> & keyof ConfigOf<'cli'>;
+type Retention = Extract<SettingName, `RETENTION_${string}`> &
+  keyof ConfigOf<'processor'> &
+  keyof ConfigOf<'cli'>;
 
 /** How long records and bodies are kept, for the processes that end requests. */
-export function retentionOf(config: Pick<Config, Both>): RetentionDays {
+export function retentionOf(config: Pick<Config, Retention>): RetentionDays {
   return {
     completed: config.RETENTION_COMPLETED_DAYS,
     rejected: config.RETENTION_REJECTED_DAYS,

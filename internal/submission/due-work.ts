@@ -25,7 +25,7 @@ const BACKLOG_TIMEOUT_MS = 5_000;
 
 export type DueRecord = Pick<
   SubmissionRecord,
-  '_id' | 'version' | 'dueAt' | 'claimedUntil' | 'firstSeenAt' | 'partnerId' | 'test'
+  '_id' | 'version' | 'dueAt' | 'claimedUntil' | 'firstSeenAt' | 'partnerId' | 'test' | 'probe'
 > & { readonly state: OpenState };
 
 interface Due {
@@ -46,6 +46,7 @@ export const dueFields = {
   firstSeenAt: 1,
   partnerId: 1,
   test: 1,
+  probe: 1,
 };
 
 export class DueWork {
@@ -60,7 +61,7 @@ export class DueWork {
   /** The live records due longest in each open state. */
   async read({ withoutPartners }: Without): Promise<Due> {
     const found = await Promise.all(
-      openStates.map((state) => this.#ofState(state, withoutPartners)),
+      openStates.map((state) => this.#pages({ ...live, state }, withoutPartners)),
     );
     return {
       records: found.flat(),
@@ -68,17 +69,20 @@ export class DueWork {
     };
   }
 
-  /** Reads a page of tests, those due longest. */
+  /** The tests due longest. */
   readTests({ withoutPartners }: Without): Promise<DueRecord[]> {
-    return this.#page({ state: { $in: [...openStates] }, test: true }, withoutPartners);
+    return this.#pages({ state: { $in: [...openStates] }, test: true }, withoutPartners);
   }
 
   /** Reads further pages without the partners of full ones, so that none hides others. */
-  async #ofState(state: OpenState, withoutPartners: readonly string[]): Promise<DueRecord[]> {
+  async #pages(
+    filter: Filter<SubmissionRecord>,
+    withoutPartners: readonly string[],
+  ): Promise<DueRecord[]> {
     const without = new Set(withoutPartners);
     const records: DueRecord[] = [];
     for (let pages = 1; pages <= DUE_PAGES; pages += 1) {
-      const page = await this.#page({ ...live, state }, [...without]);
+      const page = await this.#page(filter, [...without]);
       records.push(...page);
       if (page.length < DUE_PAGE) break;
       for (const { partnerId = '' } of page) without.add(partnerId);

@@ -218,6 +218,7 @@ function ofActor(
 const besides: { readonly [E in Event]?: (options: MoveOptions) => Fields } = {
   withdraw: () => ({ httpStatus: 500, idempotencyDigest: undefined }),
   report_bounce: ({ now, reason }) => ({ bouncedAt: now, lastError: reason }),
+  release: ({ now }) => ({ releasedAt: now }),
   // The digest would confirm a guessed address.
   erase: ({ now }) => ({
     erasedAt: now,

@@ -2,6 +2,7 @@
 import { hash } from 'node:crypto';
 import { Binary } from 'mongodb';
 import type { Applicant } from '../application/fields.ts';
+import type { ProbeKind } from '../application/sandbox-endings.ts';
 import { ownerName } from '../partner/key-terms.ts';
 import { DAY_MS } from '../platform/process/clock.ts';
 import { idempotencyDigest } from './idempotency.ts';
@@ -30,13 +31,14 @@ interface Result {
   readonly applicant?: Applicant | undefined;
   /** When reconcile first looks at an accepted request. */
   readonly dueInMs?: number | undefined;
+  readonly probe?: ProbeKind | undefined;
   /** How long any other request is kept. */
   readonly keptDays?: number;
 }
 
 export function newRecord(received: Received, result: Result): SubmissionRecord {
   const { requestId, receivedAt, remoteIp, partnerId, test, traceparent } = received;
-  const { state, httpStatus, body, idempotencyKey, applicant, keptDays } = result;
+  const { state, httpStatus, body, idempotencyKey, applicant, keptDays, probe } = result;
   const { dueInMs = FIRST_DUE_MS } = result;
   const record: { -readonly [Name in keyof SubmissionRecord]: SubmissionRecord[Name] } = {
     _id: requestId,
@@ -55,6 +57,7 @@ export function newRecord(received: Received, result: Result): SubmissionRecord 
   const contentType = received.contentType?.slice(0, KEPT_HEADER_CHARACTERS);
   if (partnerId !== undefined) record.partnerId = partnerId;
   if (test !== undefined) record.test = test;
+  if (probe !== undefined) record.probe = probe;
   if (userAgent !== undefined) record.userAgent = userAgent;
   if (contentType !== undefined) record.contentType = contentType;
   if (traceparent !== undefined) record.traceparent = traceparent;

@@ -3,6 +3,7 @@
  * the database.
  */
 import type { Collection, Db } from 'mongodb';
+import { FairShares } from '../fair/shares.ts';
 import { DAY_MS, later, type Clock } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
 import type { Loop, Loops } from '../platform/process/loop.ts';
@@ -11,11 +12,13 @@ import { type WriteReply, writeTogether } from '../platform/stores/mongo.ts';
 /**
  * How many addresses each window, status and process counts one by one; further ones share one
  * count. Known keys and strangers have a bound each, so that a flood of strangers hides no partner.
+ * Partners share theirs, and a partner's keys its part: one that is flooded hides no other. An
+ * address that gives way keeps what was counted, so a window may store some five times as many.
  */
 export const OVER_LIMIT_ADDRESSES = 200;
 /** Ids that each count keeps. */
 const OVER_LIMIT_IDS = 20;
-/** A count may keep more, while a window's `IDS_TOGETHER` last. */
+/** A partner's counts, or a stranger's, may keep more, while a window's `IDS_TOGETHER` last. */
 const IDS_OF_ONE = 1_000;
 const IDS_TOGETHER = 4_000;
 const REFUSED_WINDOW_MS = 60_000;
@@ -70,9 +73,12 @@ const OTHERS = 'others';
 
 interface Window {
   readonly start: number;
+  readonly names: FairShares<string>;
   /** How many ids each count has kept. */
   readonly kept: Map<string, number>;
   spareIds: number;
+  /** How many of the spare ids each partner or stranger has. */
+  readonly spareOf: Map<string, number>;
 }
 
 interface OverLimitTools {
@@ -108,7 +114,9 @@ export class OverLimitRecorder {
     const start = Math.floor(clock.now().getTime() / windowMs) * windowMs;
     const window = this.#windowOf(`${status} ${keyId !== undefined}`, start);
     const name = [away.address, keyId].filter((part) => part !== undefined).join(' ');
-    const isNamed = window.kept.has(name) || window.kept.size < OVER_LIMIT_ADDRESSES;
+    const owner = away.partnerId ?? '';
+    if (!window.names.has(name)) window.names.hold(name, [owner, keyId ?? '']);
+    const isNamed = window.names.has(name);
     const who = isNamed ? name : OTHERS;
     const windowStart = new Date(start);
     const id = [who, status, windowStart.toISOString()].filter((part) => part !== undefined);
@@ -124,14 +132,26 @@ export class OverLimitRecorder {
     };
     counted.count += 1;
     if (limit !== undefined) counted.limits.add(limit);
-    if (keepsId(window, who)) counted.requestIds.push(requestId);
+    if (keepsId(window, who, isNamed ? owner || name : OTHERS)) counted.requestIds.push(requestId);
     this.#counted.set(id.join(' '), counted);
   }
 
   #windowOf(kind: string, start: number): Window {
     let window = this.#windows.get(kind);
     if (window?.start !== start) {
-      window = { start, kept: new Map(), spareIds: IDS_TOGETHER };
+      const kept = new Map<string, number>();
+      window = {
+        start,
+        names: new FairShares(
+          OVER_LIMIT_ADDRESSES,
+          (name) => kept.delete(name),
+          undefined,
+          'newest',
+        ),
+        kept,
+        spareIds: IDS_TOGETHER,
+        spareOf: new Map(),
+      };
       this.#windows.set(kind, window);
     }
     return window;
@@ -172,12 +192,14 @@ export class OverLimitRecorder {
   }
 }
 
-function keepsId(window: Window, who: string): boolean {
+function keepsId(window: Window, who: string, owner: string): boolean {
   const kept = window.kept.get(who) ?? 0;
-  const isSpare = kept >= OVER_LIMIT_IDS;
-  const keeps = !isSpare || (kept < IDS_OF_ONE && window.spareIds > 0);
-  if (keeps && isSpare) window.spareIds -= 1;
-  // `others` is added only when all addresses are taken.
-  window.kept.set(who, keeps ? kept + 1 : kept);
-  return keeps;
+  if (kept >= OVER_LIMIT_IDS) {
+    const spare = window.spareOf.get(owner) ?? 0;
+    if (spare >= IDS_OF_ONE || window.spareIds === 0) return false;
+    window.spareOf.set(owner, spare + 1);
+    window.spareIds -= 1;
+  }
+  window.kept.set(who, kept + 1);
+  return true;
 }

@@ -9,6 +9,11 @@ const reopened = ({ account, erased }: Facts): State | undefined =>
 const closed = ({ erased, claim }: Facts): State | undefined =>
   erased || claim === 'held' ? undefined : 'closed';
 
+const stays =
+  (state: State) =>
+  ({ account, erased }: Facts): State | undefined =>
+    account && !erased ? state : undefined;
+
 const expected: Readonly<Record<string, (facts: Facts) => State | undefined>> = {
   'recorded withdraw': ({ claimed, adopted }) => (claimed || adopted ? undefined : 'withdrawn'),
   'malformed withdraw': ({ claimed, adopted }) => (claimed || adopted ? undefined : 'withdrawn'),
@@ -20,6 +25,11 @@ const expected: Readonly<Record<string, (facts: Facts) => State | undefined>> = 
   'account_created give_up': () => 'dead_lettered',
   'account_created correct_address': reopened,
   'completed correct_address': reopened,
+  'completed release': stays('completed'),
+  'rejected release': stays('rejected'),
+  'undeliverable release': stays('undeliverable'),
+  'closed release': stays('closed'),
+  'dead_lettered release': stays('dead_lettered'),
   'completed resend': reopened,
   'completed report_bounce': ({ account, erased }) =>
     account && !erased ? 'undeliverable' : undefined,
@@ -55,8 +65,8 @@ const everyFact: readonly Facts[] = combinations({
 });
 const cells = states.flatMap((state) => events.map((event): [State, Event] => [state, event]));
 
-test('ten states and thirteen events make 130 cells, which hold each expected move', () => {
-  expect(cells).toHaveLength(130);
+test('ten states and fourteen events make 140 cells, which hold each expected move', () => {
+  expect(cells).toHaveLength(140);
   const keys = cells.map(([state, event]) => `${state} ${event}`);
   expect(Object.keys(expected).filter((key) => !keys.includes(key))).toEqual([]);
 });

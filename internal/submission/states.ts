@@ -135,7 +135,16 @@ export const firstStates: readonly State[] = ['recorded', 'malformed', 'refused'
 export const eventsOf = {
   ingest: ['withdraw'],
   processor: ['create_account', 'reject', 'complete', 'bounce', 'give_up'],
-  operator: ['retry', 'correct_address', 'resend', 'report_bounce', 'close', 'reopen', 'erase'],
+  operator: [
+    'retry',
+    'correct_address',
+    'resend',
+    'report_bounce',
+    'close',
+    'reopen',
+    'release',
+    'erase',
+  ],
 } as const;
 export type Actor = keyof typeof eventsOf;
 export type ProcessorEvent = (typeof eventsOf)['processor'][number];
@@ -222,6 +231,13 @@ export const moves: readonly Move[] = [
   // Only `reopen` leaves `closed`, for one request at a time.
   ...rows('reopen', ['closed'], 'recorded', ['no account', 'not erased']),
   ...rows('reopen', ['closed'], 'account_created', mailable),
+  // Written before its account: an order to mail that has read the record is too late.
+  ...rows(
+    'release',
+    ['completed', 'rejected', 'undeliverable', 'closed', 'dead_lettered'],
+    'the same',
+    mailable,
+  ),
   // An erased dead letter cannot be retried, so its alert would never stop.
   ...rows('erase', unfinished, 'rejected'),
   ...rows(

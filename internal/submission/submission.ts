@@ -2,7 +2,7 @@
 import type { Binary, Db } from 'mongodb';
 import type { Applicant } from '../application/fields.ts';
 import type { StoredReason } from '../application/reasons.ts';
-import { lateBounce } from '../application/sandbox-endings.ts';
+import { lateBounce, type ProbeKind } from '../application/sandbox-endings.ts';
 import { TESTS_KEPT_SECONDS } from '../partner/key-terms.ts';
 import type { IndexDefinition } from '../platform/stores/mongo-indexes.ts';
 import { RATE_LIMITED } from './over-limit.ts';
@@ -30,6 +30,8 @@ export interface SubmissionRecord {
   readonly keyId?: string;
   /** It came with a test key: nothing about it is real, and it is kept for a week. */
   readonly test?: true;
+  /** It is the controller's probe. The e-mail of one `mail` goes to `PROBE_MAIL_TO`. */
+  readonly probe?: ProbeKind;
   readonly remoteIp: string;
   readonly userAgent?: string;
   readonly contentType?: string;
@@ -73,6 +75,8 @@ export interface SubmissionRecord {
   readonly lastError?: string;
   readonly traceparent?: string;
   readonly bouncedAt?: Date;
+  /** When an operator ordered the release of its account, which is written next. */
+  readonly releasedAt?: Date;
   readonly erasedAt?: Date;
   /** Open records and dead letters have none. */
   readonly expiresAt?: Date;

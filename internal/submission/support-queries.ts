@@ -67,6 +67,7 @@ const checkedFields = {
   partnerId: 1,
   expiresAt: 1,
   erasedAt: 1,
+  releasedAt: 1,
   accountId: 1,
   history: { $slice: -1 },
   'reasons.code': 1,
@@ -80,6 +81,7 @@ const personalFields = {
   state: 1,
   version: 1,
   claimedUntil: 1,
+  test: 1,
   applicant: 1,
   body: 1,
 } as const;

@@ -7,7 +7,7 @@ import { databaseSpan, takesWrites } from '../platform/stores/mongo.ts';
 import {
   JOINED_AT_MOST,
   joinUpdates,
-  updateEach,
+  updateApart,
   type OneUpdate,
 } from '../platform/stores/mongo-joined.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
@@ -88,7 +88,7 @@ export class WorkerMoves {
         return [claim, { ids, q: expired, u }];
       },
     );
-    const { failed } = await updateEach(this.#collection, updates);
+    const { failed } = await updateApart(this.#collection, updates);
     const ids = wanted.map(({ requestId }) => requestId);
     // Also if no update matched: one that was sent again after a conflict may have claimed before.
     const mine = { _id: { $in: ids }, claimedBy };

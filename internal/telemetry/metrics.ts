@@ -193,6 +193,11 @@ export const processorMetrics = {
     },
   ),
   mails: counter('mails', 'Hand-overs to the mail server.', byHandOver),
+  testMails: counter(
+    'test_mails',
+    'Hand-overs of tests to the mail server, which no other metric of e-mails counts.',
+    { to: ['TEST_MAIL_TO', 'PROBE_MAIL_TO'], ...byHandOver },
+  ),
   handOverSeconds: histogram(
     'hand_over_seconds',
     'Time from asking for a connection to the last answer.',

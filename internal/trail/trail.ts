@@ -42,6 +42,8 @@ export interface OperatorAction {
   /** The beginning of the SHA-256 of an API key. */
   readonly keyId?: string;
   readonly count?: number;
+  /** The source of partner keys that got the database. */
+  readonly keysOf?: string;
   /** Findings of the self-audit that the operator put aside, as `findingName` has them. */
   readonly aside?: readonly string[];
   /** Id of the console's session that the person ended. */

@@ -86,14 +86,16 @@ function afterEnd(record: FoundSubmission, account: Account | undefined): string
   if (record.erasedAt !== undefined)
     return 'nothing: its personal data is gone, and with it what could be worked on';
   if (record.test) return 'nothing: it is a test';
+  if (account?.releasedAt !== undefined)
+    return 'nothing: the account was released; the partner may apply again';
+  if (record.releasedAt !== undefined && account !== undefined)
+    return `its release was cut off: "${PROGRAM} account release ${id} --yes" completes it`;
   const used = account?.activation?.usedAt !== undefined;
   if (used && (state === 'undeliverable' || state === 'dead_lettered')) {
     return `the link has been used, so the e-mail arrived: "${PROGRAM} retry ${id}" completes it and mails nothing`;
   }
   switch (state) {
     case 'completed':
-      if (account?.releasedAt !== undefined)
-        return 'nothing: the account was released; the partner may apply again';
       if (used) return 'nothing: the applicant has activated the account';
       return `nothing; if the e-mail got lost: "${PROGRAM} resend ${id} --yes"`;
     case 'rejected':

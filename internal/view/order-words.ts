@@ -1,6 +1,7 @@
 /** What an order would do and has done: sentences for people, and the same for programs. */
 import type { Account } from '../account/account.ts';
 import { maskEmail } from '../application/fields.ts';
+import { sourceWords, type InstallationDocument } from '../installation/installation.ts';
 import { keyIdOf } from '../partner/api-key.ts';
 import { secretName } from '../partner/key-secret.ts';
 import type { PartnerKey } from '../partner/key-store.ts';
@@ -225,5 +226,24 @@ export function revokeWords({ hash, partnerId, source }: PartnerKey): Words {
     done: `${subject} is revoked: each ingest that reaches MongoDB answers it 401 within a second; remove it from its Secret`,
     unchanged: REVOKED,
     json: { dry: shown, done: { ...shown, result: 'revoked' } },
+  };
+}
+
+export function moveInstallationWords({
+  found,
+  to,
+}: {
+  readonly found: InstallationDocument | undefined;
+  readonly to: string;
+}): Words {
+  const owner = found?.keysOf === undefined ? 'no source yet' : sourceWords(found.keysOf);
+  const subject = `the installation of this database`;
+  const shown = { id: found?.id, from: found?.keysOf, to };
+  return {
+    subject,
+    about: { keysOf: to },
+    would: `${subject} has its partner keys from ${owner}; they would come from ${sourceWords(to)}, whose controllers would lead, and keys that are in no Secret there would end; its names in Redis would get another id`,
+    done: `${subject} has its partner keys from ${sourceWords(to)} now: a controller there leads within 20 s, and each process takes up the new id within 12 s`,
+    json: { dry: shown, done: { ...shown, result: 'moved' } },
   };
 }

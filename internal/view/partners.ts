@@ -102,14 +102,15 @@ export function causesOf(one: PartnerView, now: Date): string {
 
 /** Each Secret of a partner: how many of its keys are active, and its problems. */
 export function secretsOf(keys: readonly KeyView[], problems: readonly SecretProblem[]) {
-  const names = new Set([...keys, ...problems].map(({ secret }) => secret));
-  return [...names].toSorted().map((secret) => {
-    const theirs = keys.filter((key) => key.secret === secret);
+  const keysOf = Map.groupBy(keys, ({ secret }) => secret);
+  const problemsOf = Map.groupBy(problems, ({ secret }) => secret);
+  return [...new Set([...keysOf.keys(), ...problemsOf.keys()])].toSorted().map((secret) => {
+    const theirs = keysOf.get(secret) ?? [];
     return {
       secret,
       keys: theirs.length,
       active: theirs.filter(({ status }) => status === 'active').length,
-      problems: problems.filter((problem) => problem.secret === secret),
+      problems: problemsOf.get(secret) ?? [],
     };
   });
 }

@@ -49,23 +49,27 @@ function unlessClaimed(record: SubmissionRecord, now: Date, plan: Plan): Plan {
   return { whyNot, inHand: true };
 }
 
+const HALF_RELEASED =
+  'has a release that is under way or was cut off: "account release" completes it';
+
 function whyNoWork(
-  { erasedAt }: SubmissionRecord,
+  { erasedAt, releasedAt }: SubmissionRecord,
   account: Account | undefined,
 ): string | undefined {
   if (erasedAt !== undefined) return 'was erased: there is nothing to work on';
-  return account?.releasedAt === undefined
-    ? undefined
-    : 'has a released account: the partner applies again';
+  if (account === undefined) return undefined;
+  if (account.releasedAt !== undefined) return 'has a released account: the partner applies again';
+  return releasedAt === undefined ? undefined : HALF_RELEASED;
 }
 
 function whyNoMail(
-  { erasedAt }: SubmissionRecord,
+  { erasedAt, releasedAt }: SubmissionRecord,
   account: Account | undefined,
 ): string | undefined {
   if (erasedAt !== undefined) return 'was erased: there is nobody to mail';
   if (account === undefined) return 'has no account';
   if (account.releasedAt !== undefined) return 'has an account that was released';
+  if (releasedAt !== undefined) return HALF_RELEASED;
   return linkUsed(account)
     ? 'has a link that has been used: the applicant can log in and change things there'
     : undefined;

@@ -17,12 +17,11 @@ import type { Sample } from './rounds.ts';
 /** Records worked on at the same time, and mail connections, of every worker. */
 const CONCURRENCY = 64;
 const DEADLINE_MS = 300_000;
-/** Requests sent at the same time, each address few enough for the limiter. */
 const SENDERS = 64;
-const ADDRESSES = 250;
+/** Requests of one client address, below the limit of 300 a minute. */
+const PER_ADDRESS = 250;
 /** What drivers send by themselves, what a start sends, and what this measurement asks. */
 const NO_WORK = /^(hello|ismaster|ping|endsessions|buildinfo|\w+indexes|serverstatus)$/i;
-
 /** Of one name, for each application; fewer come from timers. */
 const SHOWN_COMMANDS = 0.01;
 
@@ -31,8 +30,8 @@ type Running = Server & { stop(): Promise<unknown> };
 export interface Worker {
   readonly owner: Owner;
   /** On empty stores; what is accepted waits when all of it has stopped, the last one first. */
-  startAccepting(): Promise<readonly Running[]>;
-  startWork(smtpUrl: string): Promise<readonly Running[]>;
+  readonly startAccepting: () => Promise<readonly Running[]>;
+  readonly startWork: (smtpUrl: string) => Promise<readonly Running[]>;
 }
 
 /**
@@ -81,12 +80,13 @@ async function submit(url: string, key: string, size: number): Promise<void> {
   let next = 0;
   const send = async (): Promise<void> => {
     for (let index = next++; index < size; index = next++) {
+      const address = Math.floor(index / PER_ADDRESS);
       const response = await fetch(`${url}/api/v1/capital/ingest`, {
         method: 'POST',
         headers: {
           Authorization: `Bearer ${key}`,
           'Content-Type': 'application/json',
-          'X-Forwarded-For': `11.0.${Math.floor(index / ADDRESSES)}.1`,
+          'X-Forwarded-For': `11.${address >> 8}.${address & 255}.1`,
         },
         body: JSON.stringify({
           // A real backlog has many domains, and an unknown one may hold only two places.

@@ -181,6 +181,10 @@ describe('the chart', () => {
               requests: { cpu: expect.any(String), memory: expect.any(String) },
               limits: { memory: expect.any(String) },
             },
+            // The heap is bounded by the memory at the start.
+            resizePolicy: expect.arrayContaining([
+              { resourceName: 'memory', restartPolicy: 'RestartContainer' },
+            ]),
           });
           expect(container.securityContext).toEqual(RESTRICTED);
           expect(JSON.stringify(container.ports ?? [])).not.toContain('hostPort');

@@ -192,7 +192,7 @@ describe('settings', () => {
       name.replace(/_FILE$/, ''),
     );
     expect(told.filter((name) => !NOT_OURS.test(name)).toSorted()).toEqual(
-      [...usedBy(process), ...(process === 'processor' ? ['WATCH_NAMESPACES'] : [])]
+      usedBy(process)
         .filter((name) => !NOT_BY_VALUE.includes(name))
         .toSorted(),
     );

@@ -2,7 +2,7 @@
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
-import { ENDED_FREELY } from '../../internal/controller/reconcile-partner-keys.ts';
+import { ENDED_FREELY } from '../../internal/controller/key-guard.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { pause } from '../../internal/platform/process/deadline.ts';
 import { INGEST_PATH } from '../support/http.ts';

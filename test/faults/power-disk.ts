@@ -45,7 +45,7 @@ wait`;
 
 /** Says why this machine cannot have such a disk; undefined if it can. */
 export async function powerDiskObstacle(): Promise<string | undefined> {
-  const obstacle = await debianObstacle(false);
+  const obstacle = await debianObstacle();
   if (obstacle !== undefined) return obstacle;
   for (const device of ['/dev/fuse', '/dev/loop-control'])
     if (!(await succeeds(['test', '-c', device]))) return `this machine has no ${device}`;

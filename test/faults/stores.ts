@@ -3,8 +3,9 @@ import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { ACCOUNTS } from '../../internal/account/account.ts';
 import { pause } from '../../internal/platform/process/deadline.ts';
-import { QUEUE, QUEUE_PREFIX } from '../../internal/queue/job.ts';
+import { QUEUE } from '../../internal/queue/job.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';
+import { queuePrefixOf } from '../support/installation-id.ts';
 import type { RedisMember } from '../support/redis-sets.ts';
 import { eventually } from '../support/wait.ts';
 import {
@@ -41,20 +42,22 @@ const nothing = async (): Promise<void> => undefined;
 /** Kills the primary; ends once another member is primary and the old one is back. */
 function failedOver(kind: RedisSetKind): Injector {
   let old: RedisMember | undefined;
+  let key = '';
   return {
     about: `the primary of a Redis ${kind} is killed, a replica takes over, the old primary comes back as a replica`,
     redis: kind,
     times: FAILOVERS,
     rhythm: { onMs: 0, offMs: BETWEEN_MS },
     inject: async (world) => {
-      old = await eventually('the primary', async () => world.redisSets[kind]?.primary());
+      key = `${await queuePrefixOf(world.db)}:`;
+      old = await eventually('the primary', async () => world.redisSets[kind]?.primary(key));
       world.facts.killed('redis', 'redis');
       await old?.signal('SIGKILL');
     },
     heal: async (world) => {
       await eventually(
         'another primary',
-        async () => (await world.redisSets[kind]?.primary()) !== old,
+        async () => (await world.redisSets[kind]?.primary(key)) !== old,
       );
     },
     tidy: async () => {
@@ -74,7 +77,7 @@ async function withQueue(
   const { hostname, port } = new URL(world.redis.url);
   const queue = new Queue('applications', {
     connection: { host: hostname, port: Number(port) },
-    prefix: QUEUE_PREFIX,
+    prefix: await queuePrefixOf(world.db),
   });
   try {
     await use(queue);
@@ -105,9 +108,10 @@ function losingQueue(): Injector {
 }
 
 async function lose(world: ChaosWorld, signal: AbortSignal): Promise<void> {
+  const prefix = await queuePrefixOf(world.db);
   const redis = new Redis(world.redis.url);
   while (!signal.aborted) {
-    await redis.blpop(`${QUEUE_PREFIX}:${QUEUE}:wait`, LOSE_WAIT_SECONDS);
+    await redis.blpop(`${prefix}:${QUEUE}:wait`, LOSE_WAIT_SECONDS);
     await pause(LOSE_EVERY_MS, signal);
   }
   redis.disconnect();

@@ -267,7 +267,7 @@ async function openStores(
 ): Promise<{ mongo: Store; redis: Store; disks: readonly PowerDisk[] }> {
   if ([process.env['MONGODB_URI'], process.env['REDIS_URL']].some(Boolean)) {
     throw new Error(
-      'chaos kills its stores: unset MONGODB_URI and REDIS_URL, and stores are started here (Docker, PATH or Debian packages)',
+      'chaos kills its stores: unset MONGODB_URI and REDIS_URL, and stores are started here (Docker, PATH or fetched)',
     );
   }
   const disks: PowerDisk[] = [];

@@ -1,18 +1,20 @@
 /** Jobs between sender and consumer, and the common pace of e-mails, on a real Redis. */
 import { afterAll, afterEach, beforeEach, expect, test } from '@jest/globals';
 import { Queue } from 'bullmq';
+import { queuePrefix } from '../../internal/installation/names.ts';
 import { MailPace, PACE_TIMEOUT_MS } from '../../internal/mail/mail-pace.ts';
 import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
 import { createRedis, type RedisClient } from '../../internal/platform/stores/redis.ts';
 import { Consumer } from '../../internal/queue/consume.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
-import { QUEUE, QUEUE_PREFIX, type Hint } from '../../internal/queue/job.ts';
+import { QUEUE, type Hint } from '../../internal/queue/job.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { storesOfFile } from '../support/test-stores.ts';
 import { eventually } from '../support/wait.ts';
 
 const log = createLogger('test', 'silent');
+const installation = { id: 'here' };
 
 const { redisUrl, redis } = await storesOfFile();
 let sender: HintSender;
@@ -21,6 +23,7 @@ const consumers: Consumer[] = [];
 beforeEach(async () => {
   await redis.flushdb();
   sender = new HintSender({ redisUrl, log });
+  sender.follow(installation.id);
   await eventually('Redis to answer', () => sender.ready);
 });
 afterEach(async () => {
@@ -41,6 +44,7 @@ function startConsumer() {
       for (const { requestId } of records) taken.push(`${step} ${requestId}`);
     },
   });
+  consumer.follow(installation.id);
   consumers.push(consumer);
   return { consumer, taken };
 }
@@ -58,7 +62,10 @@ test('new applications share jobs, which are removed once their records are clai
 test('each retry is a delayed job with its time, reason and attempt', async () => {
   const { taken } = startConsumer();
   await sender.send([retry(1, 600_000), retry(2, 1_000)]);
-  const queue = new Queue(QUEUE, { connection: redis, prefix: QUEUE_PREFIX });
+  const queue = new Queue(QUEUE, {
+    connection: redis,
+    prefix: queuePrefix(installation.id),
+  });
   const [late] = (await queue.getJobs('delayed')).filter(({ id }) => id === 'req_1-0');
   expect(late).toMatchObject({
     name: 'mail',
@@ -113,7 +120,13 @@ async function open(url: string): Promise<MailPace> {
   const client = createRedis(url, { commandTimeoutMs: PACE_TIMEOUT_MS }, { log });
   clients.push(client);
   await eventually('Redis', () => client.status === 'ready');
-  return new MailPace({ perSecond: 1_000 / EVERY_MS, processes: 3, redis: client, clock });
+  return new MailPace({
+    perSecond: 1_000 / EVERY_MS,
+    processes: 3,
+    redis: client,
+    installation,
+    clock,
+  });
 }
 
 test('processes share the pace, and without Redis each keeps its part', async () => {

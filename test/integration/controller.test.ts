@@ -112,20 +112,39 @@ test('files may hold data, stringData, several documents or JSON, and other obje
   expect(await problems('unreadable_file')).toBe(0);
 });
 
-test('a broken file changes nothing until the whole folder can be read', async () => {
-  const [victim, fresh] = [newApiKey(), newApiKey()];
-  await world.writePartner({ partner: 'victim', keys: [victim] });
+test('a broken file changes nothing of its own keys and everything of others, after a restart too', async () => {
+  const [victim, off, ends] = [newApiKey(), newApiKey(), newApiKey()];
+  const [fresh, later] = [newApiKey(), newApiKey()];
+  const bound = { 'partner-ingest.io/max-per-minute': '1000' };
+  await world.writePartner({ partner: 'victim', keys: [victim], annotations: bound });
+  await world.writePartner({ partner: 'off', keys: [off], status: 'inactive' });
+  await world.writePartner({ partner: 'ends', keys: [ends] });
   await becomes(victim, 202);
-  await write('victim.yaml', 'kind: Secret\n  metadata: [broken');
-  await eventually('the problem', async () => (await problems('unreadable_file')) === 1);
-  await world.writePartner({ partner: 'fresh', keys: [fresh] });
-  // A second one shows that a round has seen the folder.
-  await write('zeta.yaml', 'kind: [');
-  await eventually('both', async () => (await problems('unreadable_file')) === 2);
-  expect([await stored(fresh), await status(victim)]).toEqual([undefined, 202]);
-  for (const file of ['victim.yaml', 'zeta.yaml']) await rm(join(world.keyFolder, file));
-  await becomes(fresh, 202);
+  await becomes(off, 403);
+  await becomes(ends, 202);
+  for (const file of ['victim.yaml', 'off.yaml'])
+    await write(file, 'kind: Secret\n  metadata: [broken');
+  await eventually('the problems', async () => (await problems('unreadable_file')) === 2);
+  const before = [await stored(victim), await stored(off)];
+  // Another file of a partner goes on, too, but what switched it off counts.
+  await write('off-2.yaml', manifest('off', ['stringData:', `  a: ${later}`]));
+  for (const again of [false, true]) {
+    if (again) {
+      await controller.close();
+      await rm(join(world.keyFolder, 'ends.yaml'));
+      await world.writePartner({ partner: 'fresh', keys: [fresh] });
+      controller = await world.start('controller');
+      await becomes(fresh, 202);
+      await becomes(ends, 401);
+    }
+    await becomes(later, 403);
+    expect([await status(victim), await status(off)]).toEqual([202, 403]);
+    expect([await stored(victim), await stored(off)]).toEqual(before);
+    expect(await problems('no_keys')).toBe(0);
+  }
+  for (const file of ['victim.yaml', 'off.yaml']) await rm(join(world.keyFolder, file));
   await becomes(victim, 401);
+  await becomes(later, 202);
 });
 
 test('a clear key is nowhere in MongoDB', async () => {

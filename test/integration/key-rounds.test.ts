@@ -8,6 +8,7 @@ import type { SecretList } from '../../internal/controller/secret-source.ts';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
 import { PARTNER_KEYS, SupersededError } from '../../internal/partner/key-document.ts';
 import type { PartnerSecret, Problem } from '../../internal/partner/key-secret.ts';
+import { inTurn } from '../../internal/partner/kept-findings.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { readTerms } from '../../internal/partner/key-terms.ts';
 import { DAY_MS, later, systemClock } from '../../internal/platform/process/clock.ts';
@@ -71,6 +72,8 @@ const secret = (
   ),
   ...of,
 });
+const hashIn = ({ data }: PartnerSecret): string =>
+  hashApiKey(Buffer.from(data['key-0']!, 'base64').toString());
 const many = (count: number): PartnerSecret[] =>
   Array.from({ length: count }, (_none, index) => secret(`p${index}`));
 
@@ -88,12 +91,15 @@ const stored = async (): Promise<string[]> =>
   (await storedKeys(stores.db)).map(({ partnerId, status }) => `${partnerId} ${status}`).toSorted();
 const codes = (): string[] => problems.map(({ code }) => code);
 
+const told = () => problems.filter(({ code }) => code === 'keys_would_end');
+const withKey = (one: PartnerSecret): PartnerSecret => secret(one.partnerId);
+const MINUTE_MS = 60_000;
+
 describe('a loss of many Secrets', () => {
   const unusable = (one: PartnerSecret): PartnerSecret => ({
     ...one,
     ...readTerms({ 'partner-ingest.io/cidrs': 'everywhere' }),
   });
-  const told = () => problems.filter(({ code }) => code === 'keys_would_end');
 
   test.each([
     ['whose Secrets are gone', () => []],
@@ -188,6 +194,172 @@ describe('a loss of many Secrets', () => {
   });
 });
 
+describe('25 of 40 partners lose their keys', () => {
+  /** What happens to the 15 others, or to all, in the ten minutes before. */
+  type Before = (
+    stay: readonly PartnerSecret[],
+    go: readonly PartnerSecret[],
+  ) => Promise<PartnerSecret[]>;
+  const [many40, STAY] = [many(40), 15];
+  const rotated: Before = async (stay, go) => {
+    const fresh = stay.map(withKey);
+    await round([...go, ...stay, ...fresh.map((one) => ({ ...one, name: `new-${one.name}` }))]);
+    await round([...go, ...fresh]);
+    return fresh;
+  };
+  const untouched: Before = (stay) => Promise.resolve([...stay]);
+
+  test.each<[string, Before]>([
+    ['nothing', untouched],
+    ['the others rotate', rotated],
+    [
+      'one of the others has another key every 15 s',
+      async ([one, ...others], go) => {
+        for (let time = 0; time < 20; time += 1) {
+          nowMs += 15_000;
+          await round([withKey(one!), ...others, ...go]);
+        }
+        return [one!, ...others];
+      },
+    ],
+    [
+      'as many new partners come',
+      async (stay, go) => {
+        const fresh = Array.from({ length: 40 }, (_none, at) => secret(`new${at}`));
+        await round([...stay, ...go, ...fresh]);
+        return [...stay, ...fresh];
+      },
+    ],
+    [
+      'a new partner comes and goes every 15 s',
+      async (stay, go) => {
+        for (let time = 0; time < 20; time += 1) {
+          nowMs += 15_000;
+          await round([...stay, ...go, secret(`new${time}`)]);
+          expect(told()).toEqual([]);
+        }
+        return [...stay];
+      },
+    ],
+    [
+      'the others and the 25 are renamed',
+      async (stay, go) => {
+        const renamed = (all: readonly PartnerSecret[]) =>
+          all.map((one) => ({ ...one, partnerId: `renamed-${one.partnerId}` }));
+        await round([...renamed(stay), ...renamed(go)]);
+        expect(told()).toEqual([]);
+        return renamed(stay);
+      },
+    ],
+    [
+      'two Secrets of other partners fight for one key',
+      async ([one, two, ...others], go) => {
+        const taken = { ...two!, data: { ...two!.data, more: one!.data['key-0']! } };
+        for (let time = 0; time < 6; time += 1) {
+          nowMs += 15_000;
+          await round([taken, ...others, ...go]);
+          await round([one!, two!, ...others, ...go]);
+        }
+        return [one!, two!, ...others];
+      },
+    ],
+    [
+      'some of the 25 go and return',
+      async (stay, go) => {
+        for (let time = 0; time < 3; time += 1) {
+          await round([...stay, ...go.slice(12)]);
+          expect(told()).toEqual([]);
+          await round([...stay, ...go]);
+        }
+        return [...stay];
+      },
+    ],
+    [
+      'an operator ends 10 of the others',
+      async (stay, go) => {
+        const hashes = (await storedKeys(stores.db)).filter(({ partnerId }) =>
+          stay.slice(0, 10).some((one) => one.partnerId === partnerId),
+        );
+        for (const { hash } of hashes) await store.revoke(hash);
+        await round([...stay.slice(10), ...go]);
+        expect(told()).toEqual([]);
+        return stay.slice(10);
+      },
+    ],
+  ])('%s: all stay, whether at once or one after another', async (_, before) => {
+    for (const oneByOne of [false, true]) {
+      await stores.empty();
+      leader = await leading('first');
+      await round(many40);
+      nowMs += 11 * MINUTE_MS;
+      const [stay, go] = [many40.slice(0, STAY), many40.slice(STAY)];
+      const left = await before(stay, go);
+      leader = await leading('second');
+      const ids = (await storedKeys(stores.db)).map(({ partnerId }) => partnerId);
+      const gone = new Set(ids.filter((id) => /p(1[5-9]|[23]\d)$/.test(id)));
+      expect(gone.size).toBe(25);
+      for (let at = 1; at < (oneByOne ? go.length : 0); at += 1) {
+        nowMs += 400;
+        const waiting = go.slice(at).filter(({ partnerId }) => gone.has(partnerId));
+        await round([...left, ...waiting]);
+      }
+      await round(left);
+      const kept = (await storedKeys(stores.db)).filter(({ partnerId }) => gone.has(partnerId));
+      // One after another, half of the partners may go.
+      if (oneByOne) expect(kept.length).toBeGreaterThanOrEqual(5);
+      else expect(kept).toHaveLength(25);
+      expect(told()).toHaveLength(1);
+    }
+  });
+
+  test('a namespace that is deleted and made again with other keys leaves those alone', async () => {
+    await round(many40);
+    nowMs += 11 * MINUTE_MS;
+    await round([]);
+    expect(await stored()).toHaveLength(40);
+    const again = many40.map(withKey);
+    for (let at = 0; at <= 40; at += 8) await round(again.slice(0, at));
+    const keys = new Set((await storedKeys(stores.db)).map(({ hash }) => hash));
+    expect(keys).toEqual(new Set(again.map(hashIn)));
+    expect(told()).toEqual([]);
+  });
+
+  test('what the guard remembers is bounded by the partners, and ends after ten minutes', async () => {
+    await round(many40);
+    for (let time = 0; time < 20; time += 1) {
+      nowMs += 15_000;
+      await round([...many40.slice(0, 38), withKey(many40[38]!), secret(`new${time % 3}`)]);
+    }
+    const rows = async () => {
+      const { ended = [], arrived = [] } = (await store.documents.read())!;
+      return [ended.length, arrived.length];
+    };
+    const [ended, arrived] = await rows();
+    expect(ended).toBeLessThanOrEqual(5);
+    expect(arrived).toBeLessThanOrEqual(43);
+    nowMs += 11 * MINUTE_MS;
+    await round(many40);
+    expect(await rows()).toEqual([2, 1]);
+  });
+
+  test('they are counted across leaders, one of which has a clock an hour behind', async () => {
+    await round(many40);
+    nowMs += 11 * MINUTE_MS;
+    for (const [gone, byMs] of [
+      [10, 0],
+      [20, -61 * MINUTE_MS],
+      [20, 61 * MINUTE_MS],
+      [25, 0],
+    ] as const) {
+      leader = await leading(`leader ${gone} ${byMs}`);
+      nowMs += byMs;
+      await round([...many40.slice(gone), secret('new')]);
+    }
+    expect(told()).toHaveLength(1);
+    expect(await stored()).toHaveLength(21);
+  });
+});
+
 test('beyond the room the partners with most keys lose their newest, after a warning', async () => {
   const keys = Array.from({ length: 10_500 }, () => newApiKey());
   const others = [secret('small'), secret('large', { keys: keys.slice(0, 5_000) })];
@@ -225,6 +397,33 @@ test('a partner whose last key ends soon is counted beside a revoked one without
   expect(await counted()).toBe(0);
   await store.revoke(hashApiKey(leaked));
   expect(await counted()).toBe(1);
+});
+
+test('one Secret with 600 bad entries and one partner with 600 bad Secrets hide nothing of others', async () => {
+  const all = many(20);
+  await round(all);
+  nowMs += 11 * MINUTE_MS;
+  const bad = (at: number): string => `no key ${at}`;
+  const entries = secret('a', { keys: Array.from({ length: 600 }, (_none, at) => bad(at)) });
+  const secrets = Array.from({ length: 600 }, (_none, at) =>
+    secret('b', { name: `b-${at}`, uid: `b-${at}`, keys: [bad(at)] }),
+  );
+  await round([entries, ...secrets, secret('late', { keys: [bad(0)] })]);
+  await store.problems.keep(inTurn(problems));
+  const kept = await store.problems.list();
+  expect(kept).toHaveLength(500);
+  expect(kept.slice(0, 4)).toMatchObject([
+    { code: 'keys_would_end' },
+    { partnerId: 'b', secret: 'read/b-0' },
+    { partnerId: 'a', message: expect.stringMatching(/; 599 more like it$/) },
+    { partnerId: 'late' },
+  ]);
+  // One entry less is the same problem.
+  nowMs += MINUTE_MS;
+  await round([{ ...entries, data: { only: entries.data['key-7']! } }]);
+  await store.problems.keep(inTurn(problems));
+  const [, after] = await store.problems.list();
+  expect(after).toMatchObject({ partnerId: 'a', since: kept[2]!.since });
 });
 
 test('the last use of a key is listed until the key ends', async () => {

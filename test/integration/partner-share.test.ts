@@ -7,6 +7,7 @@ import { HintSender } from '../../internal/queue/enqueue.ts';
 import { hintFor } from '../../internal/queue/job.ts';
 import { send } from '../support/http.ts';
 import { recordOf } from '../support/records.ts';
+import { installationOf } from '../support/installation-id.ts';
 import { eventually } from '../support/wait.ts';
 import { newApplication, requestIdOf, worldOf } from '../support/world.ts';
 
@@ -33,6 +34,7 @@ async function queueBacklog(): Promise<void> {
     redisUrl: world.stores.redisUrl,
     log: createLogger('test', 'silent'),
   });
+  sender.follow((await installationOf(world.stores.db)).id);
   try {
     await eventually('Redis to answer', () => sender.ready);
     for (let made = 0; made < BACKLOG; made += PAGE) {

@@ -5,6 +5,7 @@
 import { afterAll, expect, test } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { startRedis, type Store } from '../../deploy/local/stores.ts';
+import { queuePrefixOf } from '../support/installation-id.ts';
 import { submit } from '../support/processing.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { eventually } from '../support/wait.ts';
@@ -64,5 +65,6 @@ test.each<[string, (old: Redis, next: Store) => Promise<unknown>]>([
   await harm(clients[current], stores[next]);
   current = next;
   await expectAllUses();
-  expect(await clients[next].exists('{partner-ingest}:applications:meta')).toBe(1);
+  const prefix = await queuePrefixOf(world.stores.db);
+  expect(await clients[next].exists(`${prefix}:applications:meta`)).toBe(1);
 });

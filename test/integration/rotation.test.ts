@@ -1,14 +1,25 @@
 /** Credentials that change: a process leaves only if it is not let in any more. */
-import { writeFileSync } from 'node:fs';
+import { X509Certificate } from 'node:crypto';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { createServer, type TLSSocket } from 'node:tls';
 import { join } from 'node:path';
 import { expect, test } from '@jest/globals';
 import { isAccessFault, contactReason } from '../../internal/platform/stores/contact-failure.ts';
-import { filesOfUri } from '../../internal/platform/process/follow-credentials.ts';
+import { filesOfUri, writtenAt } from '../../internal/platform/process/follow-credentials.ts';
+import { authorityFiles } from '../../internal/platform/process/config.ts';
+import { makeCertificate } from '../support/certificate.ts';
 import { folderOfFile } from '../support/folder.ts';
 import { send } from '../support/http.ts';
+import { listen } from '../support/listen.ts';
 import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { HEAL_HANG_MS, eventually } from '../support/wait.ts';
 import { newApplication, worldOf } from '../support/world.ts';
+
+interface Pair {
+  readonly cert: string;
+  readonly key: string;
+}
 
 const folder = folderOfFile();
 const { world } = await worldOf();
@@ -51,6 +62,60 @@ test('a healthy process keeps its credentials; one that is not let in leaves to 
   }
 });
 
+test('a renewed certificate is taken where the server ends old connections without a word', async () => {
+  const database = new URL(world.stores.mongodbUri);
+  const [server, old, renewed] = ['server', 'old', 'renewed'].map((name) => {
+    const files = join(folder, name);
+    mkdirSync(files);
+    makeCertificate(files);
+    const [cert, key] = ['ca.pem', 'key.pem'].map((file) =>
+      readFileSync(join(files, file), 'utf8'),
+    );
+    return { cert: cert!, key: key! };
+  }) as [Pair, Pair, Pair];
+  let taken = old;
+  const open = new Set<TLSSocket>();
+  const front = createServer(
+    { ...server, requestCert: true, rejectUnauthorized: false },
+    (client) => {
+      client.on('error', () => client.destroy());
+      const { raw } = client.getPeerX509Certificate() ?? {};
+      if (raw === undefined || !new X509Certificate(taken.cert).raw.equals(raw))
+        return void client.destroy();
+      open.add(client);
+      const store = connect(Number(database.port), database.hostname);
+      store.on('error', () => client.destroy());
+      client
+        .on('close', () => store.destroy())
+        .pipe(store)
+        .pipe(client);
+    },
+  );
+  const port = await listen(front);
+  try {
+    const textOf = ({ cert, key }: Pair): string => cert + key;
+    const pem = fileOf('renewed.pem', textOf(old));
+    const options = `tls=true&tlsCAFile=${join(folder, 'server', 'ca.pem')}&tlsCertificateKeyFile=${pem}`;
+    const MONGODB_URI = `mongodb://127.0.0.1:${port}/?directConnection=true&${options}`;
+    const process = await world.spawn('ingest', { MONGODB_URI });
+    taken = renewed;
+    for (const client of open) client.destroy();
+    const body = JSON.stringify(newApplication());
+    await eventually(
+      'a 500',
+      async () => (await send(process.url, { key: world.key, body })).status === 500,
+    );
+    fileOf('renewed.pem', textOf(renewed));
+    await eventually('leaving', () => process.child.exitCode !== null, HEAL_HANG_MS);
+    expect(await process.exited).toEqual({ code: 0, signal: null });
+    const again = await world.spawn('ingest', { MONGODB_URI });
+    expect((await fetch(`${again.adminUrl}/readyz`)).status).toBe(200);
+  } finally {
+    for (const client of open) client.destroy();
+    front.close();
+  }
+});
+
 test('the files that a URI names count as credentials', () => {
   const file = fileOf('client.pem', 'a certificate');
   const uri = `mongodb://db/?tls=true&tlsCertificateKeyFile=${encodeURIComponent(file)}&tlsCAFile=/none`;
@@ -58,6 +123,12 @@ test('the files that a URI names count as credentials', () => {
     tlsCertificateKeyFile: expect.any(Number),
     tlsCAFile: undefined,
   });
+});
+
+test('the bundle of authorities that Node reads at its start counts, too', () => {
+  const bundle = fileOf('bundle.pem', 'authorities');
+  const files = authorityFiles({ NODE_EXTRA_CA_CERTS: bundle });
+  expect(writtenAt(files)).toEqual({ NODE_EXTRA_CA_CERTS: expect.any(Number) });
 });
 
 test.each([

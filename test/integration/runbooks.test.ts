@@ -4,7 +4,9 @@ import { expect, test } from '@jest/globals';
 import { Queue } from 'bullmq';
 import { run } from '../../tools/program.ts';
 import { ROOT } from '../../tools/root.ts';
-import { QUEUE_PREFIX } from '../../internal/queue/job.ts';
+import { InstallationStore } from '../../internal/installation/installation.ts';
+import { queuePrefix } from '../../internal/installation/names.ts';
+import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { listen } from '../support/listen.ts';
 import { alertSections, read } from '../support/pages.ts';
 import { storesOfFile } from '../support/test-stores.ts';
@@ -44,11 +46,13 @@ test('ReconcileRescues: the first command finds a paused queue, and the second r
   const pattern = new RegExp(/^Look for: `(.+)`$/m.exec(text)?.[1] ?? '$.', 'm');
   const { hostname, port, pathname } = new URL(stores.redisUrl);
   const connection = { host: hostname, port: Number(port), db: Number(pathname.slice(1)) };
-  const queue = new Queue('applications', { connection, prefix: QUEUE_PREFIX });
+  const id = 'here';
+  await new InstallationStore({ db: stores.db, clock }).make({ id });
+  const queue = new Queue('applications', { connection, prefix: queuePrefix(id) });
   try {
     await queue.pause();
     expect(await terminal(blockOf(text))).toMatch(pattern);
-    const [, fix = 'false'] = /`(redis hdel [^`]+)`/.exec(text) ?? [];
+    const [, fix = 'false'] = /`(queue hdel)`/.exec(text) ?? [];
     await terminal(fix);
     expect(await queue.isPaused()).toBe(false);
     expect(await terminal(blockOf(text))).not.toMatch(pattern);

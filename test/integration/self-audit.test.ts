@@ -240,6 +240,7 @@ test('the audit counts the problems until they are settled, each kind once', asy
   await plant('rejected', { account: {} });
   await plant('completed', { accountId: 'acc_other', account: { notifiedAt: clock.now() } });
   await plant('closed', { account: {} });
+  await plant('closed', { releasedAt: clock.now(), account: {} });
   await plant('completed', { accountId: 'acc_silent', account: { _id: 'acc_silent' } });
   await plant('rejected', { erasedAt: clock.now(), account: {} });
   await plantAccount({});

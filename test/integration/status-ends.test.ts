@@ -6,6 +6,7 @@ import { createLogger } from '../../internal/platform/process/log.ts';
 import { createRedis } from '../../internal/platform/stores/redis.ts';
 import { EndSender, hearEnds } from '../../internal/queue/ends.ts';
 import { StatusReader, type StatusRecord } from '../../internal/submission/status-reader.ts';
+import { installationOf } from '../support/installation-id.ts';
 import { newRecord } from '../support/records.ts';
 import { submit } from '../support/processing.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
@@ -25,7 +26,9 @@ const reader = new StatusReader({ db });
 // Its rounds never come, so only what is heard ends a wait early.
 const loops = { start: () => undefined as never };
 const statuses = new Statuses({ reader, loops, drain: new AbortController().signal });
-const close = hearEnds(createRedis(proxy.url, { commandTimeoutMs: 1_000 }, { log }), (ids) => {
+const installation = await installationOf(db);
+const client = createRedis(proxy.url, { commandTimeoutMs: 1_000 }, { log });
+const close = hearEnds(client, installation, (ids) => {
   heard.push(...ids);
   statuses.ended(ids);
 });
@@ -35,7 +38,7 @@ afterAll(async () => {
   await proxy.close();
 });
 
-const sender = new EndSender(redis);
+const sender = new EndSender(redis, installation);
 /** Whether a message arrives; others may have been lost before. */
 async function isHeard(): Promise<boolean> {
   const { _id: probe } = newRecord();

@@ -163,6 +163,29 @@ test('two attempts fail and the third is accepted, on any ingest', async () => {
   await other.close();
 });
 
+test('the counts of attempts that a partner leaves in Redis are bounded; beyond, they count as without a key', async () => {
+  const { redis } = world.stores;
+  await forgetCounts();
+  const attempts = (key: string, count: number) =>
+    answersTo('000000501', count, { 'idempotency-key': `"${key}"` });
+  const counts = async () => (await redis.keys('*:limit:*test:*')).length;
+  await attempts('first', 1);
+  const before = await counts();
+  await attempts('second', 1);
+  expect(await counts()).toBe(before + 1);
+  // As after a thousand of them.
+  const [ofPartner] = await redis.keys('*:limit:*test:demo test 501');
+  await redis.set(ofPartner!, 1_000, 'KEEPTTL');
+  const answers: number[] = [];
+  for (let n = 0; n < 6; n += 1) answers.push(...statusesOf(await attempts(`other-${n}`, 1)));
+  expect(answers).toEqual([500, 500, 202, 500, 500, 202]);
+  expect(await counts()).toBe(before + 2);
+  const headers = { 'idempotency-key': '"first"' };
+  expect(statusesOf(await answersTo('000000501', 3, headers, otherTestKey))).toEqual([
+    500, 500, 202,
+  ]);
+});
+
 test('a 429 holds for 30 s, is for one EIN of one partner, and then a test is accepted', async () => {
   const { redis } = world.stores;
   await forgetCounts();
@@ -272,6 +295,32 @@ test('live applications overtake the tests that came before them', async () => {
     return Math.max(...records.map(({ stateAt }) => stateAt.getTime()));
   };
   expect(await lastOf(live)).toBeLessThan(await lastOf(tests));
+});
+
+test('an erasure by EIN, and what it hints at, leaves out tests whose EIN chooses their ending', async () => {
+  const cli = cliOf(world);
+  const ein = '000000000';
+  const others = [
+    await submitted({ ...newApplication(), ein }),
+    await submitted({ ...newApplication(), ein }, otherTestKey),
+  ];
+  const own = { ...newApplication(), ein };
+  const [id, live] = [
+    await submitted(own),
+    await submitted({ ...newApplication(), ein }, world.key),
+  ];
+  for (const each of [...others, id, live]) await world.recordIn('completed', each);
+  const byAddress = await cli('erase', '--email', own.email);
+  expect(byAddress.stdout).toContain(id);
+  const byEin = await cli('erase', '--ein', ein, '--yes', '--as', 'jane', '--why', 'asked');
+  expect(byEin).toMatchObject({ code: 0 });
+  expect(byEin.stdout).toContain(live);
+  for (const other of others) {
+    expect(byAddress.stdout + byAddress.stderr).not.toContain(other);
+    expect(byEin.stdout + byEin.stderr).not.toContain(other);
+    expect(await world.record(other)).toHaveProperty('applicant');
+  }
+  expect(await world.record(id)).toHaveProperty('applicant');
 });
 
 test('operators can find and erase a test, and audit and backlog leave it out', async () => {

@@ -1,6 +1,7 @@
 /** A simulated operator with the commands of internal/cli. */
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
+import { PartnerHolds } from '../../internal/partner/flags.ts';
 import type { OperatorAction } from '../../internal/trail/trail.ts';
 import {
   CommandError,
@@ -42,12 +43,24 @@ type SingleOrder = Exclude<OrderEvent, BulkOrder>;
 
 export type Operator = ReturnType<typeof startOperator>;
 
-export function startOperator(world: World, skewMs: number) {
-  const process = world.newProcess('operator', skewMs);
-  const { db, clock, holds } = world.connect(process, 'operator');
+/** How a command ended: what it printed as done, else why it did nothing. */
+export interface Given {
+  readonly told?: Told;
+  readonly code: Report['code'];
+  readonly whyNot?: string;
+}
+
+export const isChanged = ({ whyNot = '' }: Given): boolean => whyNot.includes('changed meanwhile');
+
+/** Gives one command by its own code. Rejects if the database fails. */
+export function commandsOn(
+  world: World,
+  { db, clock }: Pick<ReturnType<World['connect']>, 'db' | 'clock'>,
+) {
   const moves = new OperatorMoves({ db, retention, clock });
   const corrections = new AccountCorrections({ db, clock });
   const [submissions, accounts] = [new SupportQueries(db), new AccountQueries(db)];
+  const holds = new PartnerHolds({ db, clock });
 
   const noteErasure = (requestId: string | undefined): void => {
     const record = world.records().find(({ _id }) => _id === requestId);
@@ -65,8 +78,7 @@ export function startOperator(world: World, skewMs: number) {
     },
   };
   const stores = { submissions, accounts, moves, corrections, holds, trail };
-  /** Gives the command; returns true if nothing is left to do. */
-  const order = async (requestId: string, event: OrderEvent, address: string): Promise<boolean> => {
+  return async (requestId: string, event: OrderEvent, address: string): Promise<Given> => {
     const isBulk = event in bulkOrders;
     const [name, state] = isBulk ? bulkOrders[event as BulkOrder] : [event as SingleOrder];
     const command: Command = commands[name];
@@ -74,18 +86,32 @@ export function startOperator(world: World, skewMs: number) {
     const values = { yes: true, json: true, why: 'an order', request: requestId, state };
     const since = world.scheduler.now;
     const call = { positionals, values, stores, clock, note: () => {}, stop: never };
-    const run = async (): Promise<Report['code']> => {
-      const told = (await command.run(call as unknown as Call)) as Report;
-      watchTold(world, told.json as Told, since);
-      if (told.fault !== undefined) throw told.fault;
-      return told.code;
-    };
-    const code = await run().catch((error: unknown) => {
+    try {
+      const report = (await command.run(call as unknown as Call)) as Report;
+      const told = report.json as Told;
+      watchTold(world, told, since);
+      if (report.fault !== undefined) throw report.fault;
+      return { told, code: report.code };
+    } catch (error) {
       if (!(error instanceof CommandError)) throw error;
-      return error.message.includes('changed meanwhile') ? EXIT.later : EXIT.ok;
-    });
+      return { code: EXIT.ok, whyNot: error.message };
+    }
+  };
+}
+
+export function startOperator(world: World, skewMs: number) {
+  const process = world.newProcess('operator', skewMs);
+  const connection = world.connect(process, 'operator');
+  const { holds } = connection;
+  const give = commandsOn(world, connection);
+  /** Gives the command; returns true if nothing is left to do. */
+  const order = async (requestId: string, event: OrderEvent, address: string): Promise<boolean> => {
+    const given = await give(requestId, event, address);
+    if (isChanged(given)) return false;
     // A bulk order may match nothing or meet a claim.
-    return (code ?? EXIT.ok) === EXIT.ok || (isBulk && code === EXIT.found);
+    return (
+      (given.code ?? EXIT.ok) === EXIT.ok || (event in bulkOrders && given.code === EXIT.found)
+    );
   };
   let open = 0;
   let orders = 0;

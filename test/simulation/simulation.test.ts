@@ -269,6 +269,21 @@ const made: Readonly<Record<string, Made>> = {
       }),
     told: { mails: 3, states: { completed: 1 } },
   },
+  /** The correction is cut off after the account, and the release comes before its repeat. */
+  'an account that is released while its corrected address waits for an e-mail is owed none': {
+    histories: 1,
+    planOf: () =>
+      planOf(0, {
+        tempers: ['takes', 'no_such_mailbox', 'no_such_mailbox'],
+        faults: [{ ...fault('mongo_stalled', 69_290, 33), near: 0 }],
+        orders: [
+          { atMs: 321, submission: 0, event: 'release' },
+          { atMs: 299, submission: 0, event: 'correct_address' },
+        ],
+        skewsMs: [0, 0, 0, 0],
+      }),
+    told: { mails: 1, states: { completed: 1 } },
+  },
 };
 
 test.each(Object.entries(made))(

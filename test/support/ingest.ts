@@ -120,7 +120,7 @@ export async function openRaw(baseUrl: string) {
   let ended = false;
   const text = (): string => received.toString('latin1');
   const socket = connect(Number(port), hostname);
-  socket.on('data', (part) => {
+  socket.on('data', (part: Buffer) => {
     received = Buffer.concat([received, part]);
   });
   socket.on('close', () => {

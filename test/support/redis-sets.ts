@@ -15,7 +15,6 @@ import { storeFolder } from '../../deploy/local/stores/running.ts';
 import type { FaultSignal } from '../../deploy/local/stores/store.ts';
 import { freePort } from '../../deploy/local/stores/wait.ts';
 import { withDeadline } from '../../internal/platform/process/deadline.ts';
-import { QUEUE_PREFIX } from '../../internal/queue/job.ts';
 import { makeCertificate } from './certificate.ts';
 import { eventually } from './wait.ts';
 
@@ -39,8 +38,8 @@ export interface RedisMember {
 
 export interface RedisSet {
   readonly url: string;
-  /** The primary of the queues; rejects while there is none. */
-  primary(): Promise<RedisMember>;
+  /** The primary that has this key; rejects while there is none. */
+  primary(key: string): Promise<RedisMember>;
   /** The members with data, without Sentinels. */
   readonly members: readonly RedisMember[];
   readonly ca: string;
@@ -150,13 +149,13 @@ export async function startRedisCluster(): Promise<RedisSet> {
       READY_MS,
     );
     const hosts = members.map(({ port }) => `127.0.0.1:${port}`).join(',');
-    const slot = await members[0]!.client.cluster('KEYSLOT', `${QUEUE_PREFIX}:`);
     return {
       url: `rediss+cluster://${URL_LOGIN}${hosts}`,
       members,
       ca: servers.ca,
-      primary: async () => {
+      primary: async (key) => {
         for (const member of members) {
+          const slot = await answer(member.client.cluster('KEYSLOT', key)).catch(() => NaN);
           const own = await answer(member.client.cluster('NODES').then(String)).catch(() => '');
           const line = own
             .split('\n')

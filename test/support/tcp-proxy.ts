@@ -48,13 +48,13 @@ export async function startTcpProxy(
     pairs.add(pair);
     const [toStore, toClient] = [inOrder(), inOrder()];
     const filter = filterOf(client);
-    client.on('data', (bytes) => {
+    client.on('data', (bytes: Buffer) => {
       for (const one of filter.toStore(bytes)) {
         if (holding) pair.held.push(one);
         else toStore(() => write(store, one));
       }
     });
-    store.on('data', (bytes) => {
+    store.on('data', (bytes: Buffer) => {
       if (pair.deaf) return;
       for (const one of filter.toClient(bytes)) toClient(() => write(client, one));
     });

@@ -98,6 +98,13 @@ the chart's own Secret (evaluation) restarts the pods; one of yours is taken up 
 {{- toYaml $kept -}}
 {{- end -}}
 
+{{/* A process bounds its heap by the memory that it started with, so a pod that is resized in place must start again. */}}
+{{- define "partner-ingest.resizePolicy" -}}
+resizePolicy:
+  - { resourceName: cpu, restartPolicy: NotRequired }
+  - { resourceName: memory, restartPolicy: RestartContainer }
+{{- end -}}
+
 {{- define "partner-ingest.container" -}}
 image: {{ include "partner-ingest.image" .root | quote }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
@@ -129,6 +136,7 @@ lifecycle:
 {{- end }}
 resources:
   {{- toYaml .values.resources | nindent 2 }}
+{{- include "partner-ingest.resizePolicy" . | nindent 0 }}
 securityContext:
   {{- include "partner-ingest.withoutNulls" .pod.containerSecurityContext | nindent 2 }}
 {{- with include "partner-ingest.volumeMounts" . | trim }}

@@ -82,6 +82,7 @@ async function makeOnce(
     try {
       await make(unfinished);
     } catch (error) {
+      await rm(unfinished, { recursive: true, force: true }).catch(() => undefined);
       throw new Error(`making ${part} failed: ${messageOf(error)}`, { cause: error });
     }
     if (!(await exists(path))) await rename(unfinished, path);

@@ -33,7 +33,7 @@ export async function installDebian(options: {
   mongo: boolean;
   log: (line: string) => void;
 }): Promise<string | undefined> {
-  const obstacle = await debianObstacle(options.mongo);
+  const obstacle = await debianObstacle();
   if (obstacle !== undefined) return obstacle;
   if (options.mongo) await mongoParts(options.log);
   else await installRoot(options.log);

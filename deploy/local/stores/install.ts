@@ -69,13 +69,10 @@ $bin/pg_ctl -D ${DATA_IN_ROOT} -w -m fast stop`;
  * Says in a sentence why the "debian" way cannot work on this machine, or gives undefined when it
  * may.
  */
-export async function debianObstacle(needsFerretDb: boolean): Promise<string | undefined> {
+export async function debianObstacle(): Promise<string | undefined> {
   if (process.platform !== 'linux') return 'a Debian root file system needs Linux';
   if (process.getuid?.() !== 0)
     return 'a Debian root file system needs root (run as root, or with sudo)';
-  const noGo = (await findProgram('go')) === undefined;
-  if (needsFerretDb && noGo && !(await isCached(FERRETDB_PART)))
-    return 'building FerretDB needs Go 1.25 or later on the PATH';
   if (!(await isCached(ROOT_PART)) && (await machineMirror()) === undefined)
     return 'a Debian root file system needs a Debian machine, for its apt sources';
   if (!(await succeeds([...PRIVATE, 'true'])))
@@ -145,7 +142,9 @@ async function rootOf(
       throw new Error('no Debian mirror in the apt sources of this machine');
     mmdebstrap ??= installPackage('mmdebstrap', log);
     await mmdebstrap;
-    log(`making a root file system with ${packages.join(', ')} (about 1 min, once) …`);
+    log(
+      `making a root file system with ${packages.join(', ')} (600 MB unpacked, about 1 min, once) …`,
+    );
     const aptOptions = (await validityOptions()).map((option) => `--aptopt=${option}`);
     const begin = performance.now();
     await run({
@@ -186,6 +185,11 @@ export async function installPackage(name: string, log: (line: string) => void):
   // the package was found.
   await run({ ...settings, command: [...apt, 'update'] }).catch(() => undefined);
   await run({ ...settings, command: [...apt, 'install', '-y', '--no-install-recommends', name] });
+}
+
+/** Says whether FerretDB was built. */
+export function hasFerretDb(): Promise<boolean> {
+  return isCached(FERRETDB_PART);
 }
 
 /** FerretDB's program, built by Go when it is not there. */

@@ -11,6 +11,7 @@ import { logTail, poll } from './wait.ts';
 
 const QUESTION_TIMEOUT_MS = 5_000;
 const EXIT_TIMEOUT_MS = 20_000;
+const MS_PER_MINUTE = 60_000;
 const COMMAND_NAME_END = ') ';
 const PARENT_FIELD = 1;
 
@@ -77,7 +78,11 @@ async function spawnTied(options: Command): Promise<ChildProcess> {
  */
 export async function run(options: Command & { timeoutMs: number }): Promise<void> {
   const child = await spawnTied(options);
-  const timer = setTimeout(() => child.kill('SIGKILL'), options.timeoutMs);
+  let late = false;
+  const timer = setTimeout(() => {
+    late = true;
+    child.kill('SIGKILL');
+  }, options.timeoutMs);
   const why = await new Promise<string | undefined>((resolve) => {
     child.once('error', (error) => resolve(error.message));
     child.once('exit', (code, signal) =>
@@ -85,8 +90,9 @@ export async function run(options: Command & { timeoutMs: number }): Promise<voi
     );
   });
   clearTimeout(timer);
-  if (why !== undefined)
-    throw new Error(`${options.command[0]} ${why}; ${await logTail(options.logFile)}`);
+  const end = late ? `took longer than ${options.timeoutMs / MS_PER_MINUTE} min` : why;
+  if (end !== undefined)
+    throw new Error(`${options.command[0]} ${end}; ${await logTail(options.logFile)}`);
 }
 
 export type ServerProcess = Awaited<ReturnType<typeof startProcess>>;

@@ -97,6 +97,14 @@ export function tracedAs(process: string, environment: Environment = globalThis.
   return endpoint || tracesEndpoint ? name || `partner-ingest-${process}` : undefined;
 }
 
+/** The authorities that Node reads once, at its start. */
+export function authorityFiles(
+  environment: Environment = process.env,
+): readonly (readonly [name: string, file: string])[] {
+  const { NODE_EXTRA_CA_CERTS: file } = environment;
+  return file ? [['NODE_EXTRA_CA_CERTS', file]] : [];
+}
+
 export function readTerminalEnvironment(environment: Environment = process.env): {
   readonly user: string | undefined;
   readonly keysNamespace: string;

@@ -6,12 +6,16 @@
 import { statSync } from 'node:fs';
 import { allOf, type Probe } from '../http/admin-server.ts';
 import { ConfigError, type FoundBeside } from './config.ts';
-import { isAccessFault } from '../stores/contact-failure.ts';
+import { isAccessFault, mayBeAccessFault } from '../stores/contact-failure.ts';
 import type { Logger } from './log.ts';
 import type { Loops } from './loop.ts';
 
 const LOOK_EVERY_MS = 5_000;
 const FAILS_AFTER_MS = 30_000;
+/** A starting server may refuse for a moment. */
+const REFUSED_ROUNDS = 2;
+/** Most restarts and failovers of a server are over by then. */
+const UNCLEAR_ROUNDS = 6;
 
 export interface Credentials {
   /** When each file that the process read at its start was written, by `NAME_FILE`. */
@@ -31,7 +35,7 @@ export function followCredentials(parts: {
 }): void {
   const { credentials, ready, warnings, loops, log } = parts;
   if (credentials === undefined) return;
-  let wasRefused = false;
+  let rounds = 0;
   loops.start({
     name: 'credentials',
     everyMs: LOOK_EVERY_MS,
@@ -43,13 +47,12 @@ export function followCredentials(parts: {
     run: async () => {
       const changed = credentials.changed();
       const told = await allOf([...ready, ...warnings, loops.lastErrors]);
-      const reason = told.find(isAccessFault);
-      // The refusal must last: a starting server may refuse for a moment.
-      if (changed && wasRefused && reason !== undefined) {
-        log.info({ reason }, 'not let in any more, and credentials changed; leaving');
-        credentials.leave();
-      }
-      wasRefused = reason !== undefined;
+      const clear = told.find(isAccessFault);
+      const reason = clear ?? told.find(mayBeAccessFault);
+      rounds = reason === undefined ? 0 : rounds + 1;
+      if (!changed || rounds < (clear === undefined ? UNCLEAR_ROUNDS : REFUSED_ROUNDS)) return;
+      log.info({ reason }, 'not let in any more, and credentials changed; leaving');
+      credentials.leave();
     },
   });
 }
@@ -57,7 +60,13 @@ export function followCredentials(parts: {
 /** When each file that a MongoDB URI names was written; the driver reads them once. */
 export function filesOfUri(uri: string): Readonly<Record<string, number | undefined>> {
   const options = new URLSearchParams(uri.split('?')[1]);
-  const files = [...options].filter(([name]) => /^tls(?:CA|CertificateKey|CRL)File$/i.test(name));
+  return writtenAt(
+    [...options].filter(([name]) => /^tls(?:CA|CertificateKey|CRL)File$/i.test(name)),
+  );
+}
+
+/** In ms; undefined for a file that is not there. */
+export function writtenAt(files: readonly (readonly [name: string, file: string])[]) {
   return Object.fromEntries(
     files.map(([name, file]) => [name, statSync(file, { throwIfNoEntry: false })?.mtimeMs]),
   );

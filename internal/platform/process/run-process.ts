@@ -1,8 +1,8 @@
 /** The life of a process: start, wait for a signal, drain, exit. */
 import { isDeepStrictEqual } from 'node:util';
-import { ConfigError, type FoundBeside } from './config.ts';
+import { authorityFiles, ConfigError, type FoundBeside } from './config.ts';
 import { Closers } from './closers.ts';
-import { filesOfUri, type Credentials } from './follow-credentials.ts';
+import { filesOfUri, writtenAt, type Credentials } from './follow-credentials.ts';
 import { createLogger, describeError, logWritten } from './log.ts';
 import type { ProcessTools } from './open-process.ts';
 import { createProcessRegistry } from './registry.ts';
@@ -70,15 +70,16 @@ export async function run<Given extends Settings>(program: Program<Given>): Prom
   process.on('uncaughtException', onCrash('uncaught exception'));
   process.on('unhandledRejection', onCrash('unhandled rejection'));
 
-  const ofUri = filesOfUri(config.MONGODB_URI);
+  const readOnce = () => ({ ...filesOfUri(config.MONGODB_URI), ...writtenAt(authorityFiles()) });
+  const atStart = readOnce();
   const credentials: Credentials = {
     files: found.files,
     changed: () =>
       !isDeepStrictEqual(program.load(nothingFound()), config) ||
-      !isDeepStrictEqual(filesOfUri(config.MONGODB_URI), ofUri),
+      !isDeepStrictEqual(readOnce(), atStart),
     leave: () => void finish(EXIT.ok),
   };
-  const hasFiles = Object.keys({ ...found.files, ...ofUri }).length > 0;
+  const hasFiles = Object.keys({ ...found.files, ...atStart }).length > 0;
   try {
     await program.start(config, {
       log,

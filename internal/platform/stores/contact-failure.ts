@@ -176,6 +176,16 @@ export function isAccessFault(reason: string): boolean {
   );
 }
 
+/**
+ * Whether a server may refuse our credentials so: some end the connection, or answer nothing, where
+ * others send an alert of TLS.
+ */
+export function mayBeAccessFault(reason: string): boolean {
+  return /: (?:it ended the connection|no answer in time|TLS cannot be agreed on|no member of the replica set)/.test(
+    reason,
+  );
+}
+
 /** Whether the error tells why a server cannot be used. */
 export function isContactFailure(thrown: unknown): boolean {
   return foundIn(thrown).sentence !== UNKNOWN;
@@ -266,18 +276,39 @@ export function contactReason(place: Place, thrown: unknown): string {
   return `${where}: ${sentence.replaceAll(/\{(\w+)\}/g, (_, word: string) => words[word] ?? '')}`;
 }
 
-/** The current state of a place for `/readyz`, logged when it changes. */
+interface OutageLines {
+  readonly failing: Set<Contact>;
+  /** "is away" and "refuses us" may alternate; each is logged once. */
+  readonly logged: Set<string>;
+}
+
+/** By place: all clients of a process share its log. */
+const outages = new WeakMap<Logger, Map<string, OutageLines>>();
+
+function outageAt({ name, at = '' }: Place, log: Logger): OutageLines {
+  const ofProcess = outages.get(log) ?? new Map<string, OutageLines>();
+  outages.set(log, ofProcess);
+  const where = `${name} ${at}`;
+  const outage = ofProcess.get(where) ?? { failing: new Set(), logged: new Set() };
+  ofProcess.set(where, outage);
+  return outage;
+}
+
+/**
+ * The current state of a place for `/readyz`. A process logs when the state changes for the first
+ * of its clients, and when all of them are well again.
+ */
 export class Contact {
   readonly #place: Place;
   readonly #log: Logger;
+  readonly #outage: OutageLines;
   #fault: string | undefined;
   #toldAtMs = -Infinity;
-  /** Reasons may alternate during an outage; each is logged once. */
-  readonly #logged = new Set<string>();
 
   constructor(place: Place, log: Logger) {
     this.#place = place;
     this.#log = log;
+    this.#outage = outageAt(place, log);
   }
 
   /** Empty when the server can be used or was not tried yet. */
@@ -293,16 +324,31 @@ export class Contact {
     const reason = contactReason(this.#place, error);
     this.#fault = reason;
     if (!isVague) this.#toldAtMs = performance.now();
-    if (this.#logged.has(reason)) return;
-    this.#logged.add(reason);
+    const { failing, logged } = this.#outage;
+    failing.add(this);
     const saysNo = sentence === ANSWER || REFUSALS.some(([, refusal]) => refusal === sentence);
-    this.#log.warn({ err: error, reason }, `${name} ${saysNo ? 'refuses us' : 'is away'}`);
+    const state = saysNo ? 'refuses us' : 'is away';
+    if (logged.has(state)) return;
+    logged.add(state);
+    this.#log.warn({ err: error, reason }, `${name} ${state}`);
   }
 
   ok(): void {
     if (this.#fault === undefined) return;
+    if (this.#end()) this.#log.info(`${this.#place.name} is back`);
+  }
+
+  /** The client was closed. */
+  closed(): void {
+    this.#end();
+  }
+
+  /** Whether this was the last client that failed. */
+  #end(): boolean {
+    const { failing, logged } = this.#outage;
     this.#fault = undefined;
-    this.#logged.clear();
-    this.#log.info(`${this.#place.name} is back`);
+    const wasLast = failing.delete(this) && failing.size === 0;
+    if (wasLast) logged.clear();
+    return wasLast;
   }
 }

@@ -2,7 +2,7 @@
 import { expect, test } from '@jest/globals';
 import { type Collection, MongoWriteConcernError } from 'mongodb';
 import { NotDurableError, type UpdateItem } from './mongo.ts';
-import { joinInserts, joinUpdates, updateEach, type OneUpdate } from './mongo-joined.ts';
+import { joinInserts, joinUpdates, updateApart, type OneUpdate } from './mongo-joined.ts';
 
 interface Item {
   readonly _id: string;
@@ -177,6 +177,6 @@ test('of joined inserts, a duplicate is told apart from one that is refused', as
 test('the errors of a statement name their documents', async () => {
   const { collection } = serverOf(['a', 'b'], { a: { code: INVALID, times: 9 } });
   const statement = { ids: ['b', 'a'], ...raise(0) };
-  const { n, failed } = await updateEach(collection, [statement]);
+  const { n, failed } = await updateApart(collection, [statement]);
   expect([n, [...(failed.get(statement)?.keys() ?? [])]]).toEqual([1, ['a']]);
 });

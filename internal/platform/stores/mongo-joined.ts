@@ -8,7 +8,8 @@ import {
   isDuplicateKey,
   requireDurable,
   sendPastLockConflicts,
-  updateOf,
+  updateEach,
+  type UpdateOfSome,
   writeTogether,
 } from './mongo.ts';
 import { bounded } from './mongo-read.ts';
@@ -39,44 +40,29 @@ export function joinInserts<T extends { readonly _id: string }>(
   });
 }
 
-/** An update of the documents in `ids`, which are all different, that match `q`. */
-export interface Statement {
-  readonly ids: readonly string[];
-  readonly q: Document;
-  readonly u: Document;
-}
-
 /**
- * Sends them in one command, in the order of ids. The documents of a statement that fails are sent
- * again, each alone. `n` is how many matched; `failed` has each statement's ids that failed, with
- * the error. Rejects without an answer, or with `NotDurableError`.
+ * Sends them in one command; the ids of an update are all different. The documents of one that fails
+ * are sent again, each alone. `n` is how many matched; `failed` has each update's ids that failed,
+ * with the error. Rejects with `NotDurableError`.
  */
-export async function updateEach<One extends Statement, T extends Document>(
+export async function updateApart<T extends Document, Update extends UpdateOfSome>(
   collection: Collection<T>,
-  statements: readonly One[],
+  updates: readonly Update[],
 ): Promise<{
   readonly n: number;
-  readonly failed: ReadonlyMap<One, ReadonlyMap<string, unknown>>;
+  readonly failed: ReadonlyMap<Update, ReadonlyMap<string, unknown>>;
 }> {
-  const send = (parts: readonly { readonly of: One; readonly ids: readonly string[] }[]) =>
-    sendPastLockConflicts(parts, async (some) => {
-      const updates = some.map(({ of: { q, u }, ids }) => updateOf(ids, q, u));
-      return requireDurable(await writeTogether(collection, { updates }));
-    });
-  const whole = statements
-    .map((of) => ({ of, ids: of.ids.toSorted() }))
-    .toSorted((one, other) => (one.ids[0]! < other.ids[0]! ? -1 : 1));
-  const sent = await send(whole);
-  const single = [...sent.failed].flatMap(([{ of, ids }]) =>
-    ids.length === 1 ? [] : ids.map((id) => ({ of, ids: [id] })),
+  const together = await updateEach(collection, updates);
+  const single = [...together.failed.keys()].flatMap((of) =>
+    of.ids.length === 1 ? [] : of.ids.map((id) => ({ of, ids: [id], q: of.q, u: of.u })),
   );
-  const again = await send(single);
-  const failed = new Map<One, Map<string, unknown>>();
-  for (const [{ of, ids }, error] of [...sent.failed, ...again.failed]) {
-    if (ids.length > 1) continue;
-    failed.set(of, (failed.get(of) ?? new Map<string, unknown>()).set(ids[0]!, error));
-  }
-  return { n: sent.n + again.n, failed };
+  const apart = await updateEach(collection, single);
+  const failed = new Map<Update, Map<string, unknown>>();
+  const note = (of: Update, id: string, error: unknown): void =>
+    void failed.set(of, (failed.get(of) ?? new Map<string, unknown>()).set(id, error));
+  for (const [of, error] of together.failed) if (of.ids.length === 1) note(of, of.ids[0]!, error);
+  for (const [{ of, ids }, error] of apart.failed) note(of, ids[0]!, error);
+  return { n: together.n + apart.n, failed };
 }
 
 /** An update of one document; repeating it must change nothing. */
@@ -124,7 +110,7 @@ export function joinUpdates<T extends { readonly _id: string }, Update extends O
         }
       },
     );
-    const { n, failed } = await updateEach(collection, statements);
+    const { n, failed } = await updateApart(collection, statements);
     const ids = statements.flatMap((one) => one.ids.filter((id) => !failed.get(one)?.has(id)));
     const after = n === ids.length ? undefined : await read(ids);
     for (const statement of statements) {

@@ -168,32 +168,44 @@ export async function writeTogether<T extends Document>(
   }
 }
 
+/** Updates the documents in `ids` that match `q`; repeating it must change nothing. */
+export interface UpdateOfSome {
+  readonly ids: readonly string[];
+  readonly q: Document;
+  readonly u: Document;
+}
+
 /**
- * Updates the documents in `ids` that match `q`; `updates` must be idempotent. Returns how many
- * matched. Rejects with `NotDurableError`, or with the error of the first statement that failed.
- *
- * All writes of several documents go in the order of ids, which prevents most deadlocks.
+ * Returns how many matched. Rejects with `NotDurableError`, or with the error of the first update
+ * that failed.
  */
 export async function updateInOrder<T extends Document>(
   collection: Collection<T>,
-  updates: readonly {
-    readonly ids: readonly string[];
-    readonly q: Document;
-    readonly u: Document;
-  }[],
+  updates: readonly UpdateOfSome[],
 ): Promise<number> {
-  const items = updates
-    .map(({ ids, q, u }) => ({ ids: ids.toSorted(), q, u }))
-    .toSorted((one, other) => (one.ids[0]! < other.ids[0]! ? -1 : 1))
-    .map(({ ids, q, u }) => updateOf(ids, q, u));
-  const { n, failed } = await sendPastLockConflicts(items, async (some) =>
-    requireDurable(await writeTogether(collection, { updates: some })),
-  );
+  const { n, failed } = await updateEach(collection, updates);
   for (const error of failed.values()) throw error;
   return n;
 }
 
-export function updateOf(ids: readonly string[], q: Document, u: Document): UpdateItem {
+/**
+ * One command for all; `n` is of those that did not fail. Rejects with `NotDurableError`.
+ *
+ * All writes of several documents go in the order of ids, which prevents most deadlocks.
+ */
+export function updateEach<T extends Document, Update extends UpdateOfSome>(
+  collection: Collection<T>,
+  updates: readonly Update[],
+): ReturnType<typeof sendPastLockConflicts<Update>> {
+  const firstOf = ({ ids }: Update): string => ids.reduce((one, id) => (id < one ? id : one));
+  const inOrder = updates.toSorted((one, other) => (firstOf(one) < firstOf(other) ? -1 : 1));
+  return sendPastLockConflicts(inOrder, async (some) => {
+    const items = some.map(({ ids, q, u }) => updateOf(ids.toSorted(), q, u));
+    return requireDurable(await writeTogether(collection, { updates: items }));
+  });
+}
+
+function updateOf(ids: readonly string[], q: Document, u: Document): UpdateItem {
   if (ids.length === 1) return { q: { _id: ids[0], ...q }, u };
   return { q: { _id: { $in: ids }, ...q }, u, multi: true };
 }

@@ -17,7 +17,7 @@ const SLOTS_REFRESH_MS = 5_000;
 const MAX_REDIRECTIONS = 4;
 /** This long without a refusal, Redis counts as accepting all commands. */
 const QUIET_MS = 5_000;
-const PROBE_KEY = '{partner-ingest}:write-probe';
+const PROBE_KEY = 'partner-ingest:write-probe';
 
 /**
  * A command fails at once while Redis is away, else after `commandTimeoutMs`, at least 1 s in a
@@ -70,6 +70,7 @@ export function createRedis(
     wasReady = true;
     contact.ok();
   });
+  redis.on('end', () => contact.closed());
   return redis;
 }
 

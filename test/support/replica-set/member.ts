@@ -95,14 +95,14 @@ export class Member {
     };
     this.#lines.add(line);
     const [fromDriver, fromStore] = [messageCutter(), messageCutter()];
-    socket.on('data', (bytes) => {
+    socket.on('data', (bytes: Buffer) => {
       for (const message of fromDriver(bytes)) {
         pass(
           () => void this.#options.handle(requestOf(message), line).catch(() => socket.destroy()),
         );
       }
     });
-    store.on('data', (bytes) => {
+    store.on('data', (bytes: Buffer) => {
       for (const reply of fromStore(bytes)) {
         answers.get(responseTo(reply))?.resolve(reply);
         answers.delete(responseTo(reply));

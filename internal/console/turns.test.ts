@@ -1,8 +1,8 @@
 import { expect, test } from '@jest/globals';
-import { inTurns } from './lists.ts';
+import { readsInTurns } from './turns.ts';
 
 test('people take turns at reads of many records, and who has most waiting is refused', async () => {
-  const inTurn = inTurns();
+  const inTurn = readsInTurns();
   const person = (sub: string) =>
     ({ person: { name: sub, nameFrom: 'console', role: 'viewer', sub } }) as const;
   const done: string[] = [];

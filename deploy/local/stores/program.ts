@@ -1,16 +1,16 @@
-// The way with servers that are installed on this machine: mongod and redis-server on the PATH.
+// The way with a program of the server: mongod or redis-server.
 
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { findProgram, startProcess } from './process.ts';
+import { startProcess } from './process.ts';
 import { initiateReplicaSet, REPLICA_SET } from './ready.ts';
 import { redisArguments, runningStore, storeFolder, type Running } from './running.ts';
-import type { StoreOrReason } from './store.ts';
+import type { Store } from './store.ts';
 import { freePort } from './wait.ts';
 
-/** A mongod of the PATH as a replica set of one member. */
-export function pathMongo(dataFolder?: string): Promise<StoreOrReason> {
-  return onPath('mongod', dataFolder, {
+/** This mongod as a replica set of one member. */
+export function programMongo(program: string, dataFolder?: string): Promise<Store> {
+  return startProgram(program, 'mongod', dataFolder, {
     protocol: 'mongodb',
     describe: (version) => `MongoDB ${version}`,
     argumentsFor: (port, data) => [
@@ -27,16 +27,17 @@ export function pathMongo(dataFolder?: string): Promise<StoreOrReason> {
   });
 }
 
-/** A redis-server of the PATH. */
-export function pathRedis(dataFolder?: string): Promise<StoreOrReason> {
-  return onPath('redis-server', dataFolder, {
+/** This redis-server. */
+export function programRedis(program: string, dataFolder?: string): Promise<Store> {
+  return startProgram(program, 'redis-server', dataFolder, {
     protocol: 'redis',
     describe: (version) => `Redis ${version}`,
     argumentsFor: (port, data) => redisArguments(data, port),
   });
 }
 
-async function onPath(
+async function startProgram(
+  program: string,
   name: string,
   dataFolder: string | undefined,
   {
@@ -45,9 +46,7 @@ async function onPath(
   }: Pick<Running, 'protocol' | 'describe' | 'prepare'> & {
     readonly argumentsFor: (port: number, data: string) => string[];
   },
-): Promise<StoreOrReason> {
-  const program = await findProgram(name);
-  if (program === undefined) return `no ${name} on the PATH`;
+): Promise<Store> {
   const folder = await storeFolder(store.protocol);
   const port = await freePort();
   const data = join(dataFolder ?? folder, name);
