@@ -282,7 +282,7 @@ test('a terminal gets one readable line of what the trail notes, with where the 
     const quiet = { stdout: new PassThrough().resume() };
     const terminal = { ...quiet, stderr: said, env: { ...world.environment, ...env } };
     await runCliHere(['find', '--email', 'nobody@example.com', ...words], terminal);
-    return String(said.end().read() ?? '');
+    return (await said.end().toArray()).join('');
   };
   const [why, { username }] = ['a reason of its own', userInfo()];
   const terminal = { isTTY: true };
