@@ -75,6 +75,19 @@ test('accounts and e-mails take places in turn, and one account may begin althou
   expect(places.filter((place) => place === undefined)).toHaveLength(1);
 });
 
+test('what is hastened comes before all other work of its partner', async () => {
+  const { line, begun, end } = scene();
+  line.pause();
+  line.put(['a1', 'a2', 'a3', 'a4'].map((id) => work(id, { dueAt: new Date(1) })));
+  expect([line.hasten('a4'), line.hasten('a4'), line.hasten('b1')]).toEqual([true, true, false]);
+  line.resume();
+  expect(begun[0]).toBe('a4');
+  expect(line.hasten('a4')).toBe(true);
+  await end('a4');
+  expect(line.hasten('a4')).toBe(false);
+  expect(begun).not.toContain('a3');
+});
+
 test('of a hundred tests of a partner the e-mail waits, and of more it is not sent; others have their own', () => {
   const { line, begun, places } = scene(1, { testsMail: true });
   const mails = (partner: string, count: number) =>

@@ -289,7 +289,7 @@ const byDueAt = {
 };
 
 interface ReconcileDueTools {
-  readonly due: Pick<DueWork, 'read' | 'readTests' | 'noteFirstSight' | 'hurry'>;
+  readonly due: Pick<DueWork, 'read' | 'readTests' | 'noteFirstSight'>;
   readonly line: Pick<Line, 'put' | 'hasten' | 'isLow' | 'busy'>;
   readonly store: Pick<WorkerMoves, 'takesWrites'>;
   readonly holds: Pick<Holds, 'partners'>;
@@ -344,18 +344,17 @@ export class Reconcile {
     return this.wanted;
   }
 
-  /** Brings a record forward for which another one waits: it is worked on next, once it may be. */
+  /**
+   * Brings a record forward for which another one waits: once due, it is worked on next. A claim, a
+   * back-off and the time for a withdrawal stay as they are.
+   */
   async hasten(record: DueRecord): Promise<void> {
     const { due, line, clock } = this.#tools;
     // What a job brought was accepted.
     if (line.hasten(record._id)) return;
-    const now = clock.now();
-    const isDue = record.dueAt !== undefined && record.dueAt <= now;
-    if (isFresh(record)) return isDue ? due.noteFirstSight([record]) : undefined;
-    const isClaimed = record.claimedUntil !== undefined && record.claimedUntil > now;
-    if (isClaimed || !this.#isSettled(record) || (record.version === 0 && !isDue)) return;
-    if (!isDue) await due.hurry(record);
-    line.put([{ ...workOf(record), dueAt: FIRST }]);
+    if (record.dueAt === undefined || record.dueAt > clock.now()) return;
+    if (isFresh(record)) await due.noteFirstSight([record]);
+    else if (this.#isSettled(record)) line.put([{ ...workOf(record), dueAt: FIRST }]);
   }
 
   /** A withdrawal of an unclaimed record comes first; it is late until writes have been durable. */

@@ -122,13 +122,6 @@ export class DueWork {
     );
   }
 
-  /** Ends the back-off of a record that nobody has claimed. */
-  async hurry({ _id, version }: Pick<DueRecord, '_id' | 'version'>): Promise<void> {
-    const now = this.#clock.now();
-    const q = touchOf('hurry', { version }, now)!;
-    await updateInOrder(this.#collection, [{ ids: [_id], q, u: { $set: { dueAt: now } } }]);
-  }
-
   /** Makes accepted records due at once, when no hint can be sent. */
   async makeDue(accepted: readonly { readonly requestId: string }[]): Promise<void> {
     const now = this.#clock.now();

@@ -4,7 +4,9 @@
  */
 import type { Collection, Db, Filter } from 'mongodb';
 import type { Applicant } from '../application/fields.ts';
+import { testEndings } from '../application/sandbox-endings.ts';
 import type { Mode } from '../partner/key-terms.ts';
+import { defined } from '../platform/process/defined.ts';
 import { joinCalls, type JoinedAnswer } from '../platform/process/batcher.ts';
 import { JOINED_AT_MOST } from '../platform/stores/mongo-joined.ts';
 import { unlessTooLong } from '../platform/stores/mongo-read.ts';
@@ -17,6 +19,9 @@ export type Earlier = DueRecord | 'unknown' | undefined;
 /** Of all that ask together; with more, each asks for itself. */
 const READ_AT_MOST = 500;
 const READ_MS = 2_000;
+
+/** Without those whose EIN chooses their ending: some wait for an hour. */
+const judgedTests = { test: true, 'applicant.ein': { $nin: [...testEndings.keys()] } } as const;
 
 type Asker = Pick<SubmissionRecord, '_id' | 'partnerId'> & { readonly applicant: Applicant };
 type OpenRequest = DueRecord & Pick<SubmissionRecord, 'applicant'>;
@@ -37,7 +42,7 @@ export class EarlierRequests {
     this.#onHold = options.onHold;
   }
 
-  /** `applicant` is normalised. A test comes only after tests of its partner. */
+  /** `applicant` is normalised. A test comes only after tests of its partner without an ending. */
   of(asker: Asker): Promise<Earlier> {
     return this.#ask(asker);
   }
@@ -49,7 +54,7 @@ export class EarlierRequests {
       const [earlier] = before.toSorted((one, other) => (one._id < other._id ? -1 : 1));
       const isWhole = found !== undefined && found.length < READ_AT_MOST;
       if (earlier !== undefined || isWhole) return { answer: earlier };
-      const alone = await this.#read([asker], 1, { _id: { $lt: asker._id } });
+      const alone = await this.#read([asker], 1, this.#before(asker));
       return { answer: alone === undefined ? 'unknown' : alone[0] };
     });
     return Promise.all(answers);
@@ -64,29 +69,30 @@ export class EarlierRequests {
     return isSame && isAmong && other._id < asker._id;
   }
 
+  /** With `dueAt`, FerretDB reads what is open; without it, all ids that are less. */
+  #before({ _id, partnerId }: Asker): Filter<SubmissionRecord> {
+    const among = this.#mode.test ? defined({ partnerId }) : {};
+    return { _id: { $lt: _id }, dueAt: { $exists: true }, ...among };
+  }
+
   /** Undefined if it takes too long. */
   async #read(
     askers: readonly Asker[],
     limit: number,
     before: Filter<SubmissionRecord> = {},
   ): Promise<OpenRequest[] | undefined> {
-    const valuesOf = (key: 'email' | 'ein') =>
-      askers.flatMap(({ applicant }) => applicant[key] ?? []);
-    const partners = askers.flatMap(({ partnerId }) => partnerId ?? []);
+    // FerretDB uses a partial index only if its condition stands in the query.
+    const isOneOf = (key: 'email' | 'ein') => ({
+      $exists: true,
+      $in: askers.flatMap(({ applicant }) => applicant[key] ?? []),
+    });
     const onHold = this.#onHold();
-    const partnerId = {
-      ...(this.#mode.test ? { $in: partners } : {}),
-      ...(onHold.length === 0 ? {} : { $nin: [...onHold] }),
-    };
     const filter: Filter<SubmissionRecord> = {
-      ...before,
-      ...(this.#mode.test ? { test: true } : live),
+      ...(this.#mode.test ? judgedTests : live),
       state: 'recorded',
-      ...(Object.keys(partnerId).length === 0 ? {} : { partnerId }),
-      $or: [
-        { 'applicant.email': { $in: valuesOf('email') } },
-        { 'applicant.ein': { $in: valuesOf('ein') } },
-      ],
+      ...(onHold.length === 0 ? {} : { partnerId: { $nin: [...onHold] } }),
+      ...before,
+      $or: [{ 'applicant.email': isOneOf('email') }, { 'applicant.ein': isOneOf('ein') }],
     };
     const projection = { ...dueFields, applicant: 1 };
     const found = await this.#collection

@@ -3,13 +3,17 @@ import type { Collection } from 'mongodb';
 import { joinCalls, type JoinedAnswer } from '../platform/process/batcher.ts';
 import { later } from '../platform/process/clock.ts';
 import { newId } from '../platform/stores/ids.ts';
-import { databaseSpan, takesWrites, updateEach } from '../platform/stores/mongo.ts';
-import { JOINED_AT_MOST, joinUpdates, type OneUpdate } from '../platform/stores/mongo-joined.ts';
+import { databaseSpan, takesWrites } from '../platform/stores/mongo.ts';
+import {
+  JOINED_AT_MOST,
+  joinUpdates,
+  updateApart,
+  type OneUpdate,
+} from '../platform/stores/mongo-joined.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
 import { inSpan } from '../platform/process/tracing.ts';
 import {
   CLAIM_MS,
-  type HistoryEntry,
   type OpenRecord,
   submissionCollection,
   type SubmissionRecord,
@@ -34,7 +38,7 @@ interface Wanted {
   readonly version: number;
 }
 
-type Updated = Pick<SubmissionRecord, '_id' | 'state' | 'version' | 'history'>;
+type Updated = Pick<SubmissionRecord, '_id' | 'state' | 'version' | 'history' | 'claimedUntil'>;
 interface Write extends OneUpdate<Updated> {
   readonly u: RecordUpdate;
   readonly move?: MoveWrite;
@@ -51,7 +55,7 @@ export class WorkerMoves {
   constructor(tools: MoveTools) {
     this.#tools = tools;
     this.#collection = submissionCollection(tools.db);
-    const fields = { state: 1, version: 1, history: 1 };
+    const fields = { state: 1, version: 1, history: 1, claimedUntil: 1 };
     this.#update = joinUpdates(this.#collection as unknown as Collection<Updated>, fields);
   }
 
@@ -72,10 +76,10 @@ export class WorkerMoves {
     const mayTakeOver = this.#tools.clock.monotonicMs() - steppedAtMs >= CLAIM_MS;
     const updates = [...Map.groupBy(wanted, ({ version }) => version)].flatMap(
       ([version, group]) => {
-        const ids = group.map(({ requestId }) => requestId);
+        const ids = [...new Set(group.map(({ requestId }) => requestId))];
         const $set = { ...heldFrom(now), version: version + 1, claimedBy };
         const free = touchOf('claim', { version }, now)!;
-        const claim = { ids, q: free, u: { $set, $unset: { takenOver: true } } };
+        const claim = { ids, q: free, u: { $set, $unset: { takenOver: true as const } } };
         // What nobody has claimed cannot be taken over.
         if (version === 0 || !mayTakeOver) return [claim];
         // The claim expired, so its worker died.
@@ -84,21 +88,21 @@ export class WorkerMoves {
         return [claim, { ids, q: expired, u }];
       },
     );
-    const { n, failed } = await updateEach(this.#collection, updates);
-    const errorOf = new Map(
-      [...failed].flatMap(([update, error]) => update.ids.map((id) => [id, error] as const)),
-    );
+    const { failed } = await updateApart(this.#collection, updates);
     const ids = wanted.map(({ requestId }) => requestId);
+    // Also if no update matched: one that was sent again after a conflict may have claimed before.
     const mine = { _id: { $in: ids }, claimedBy };
-    const found = n === 0 ? [] : await this.#collection.find(mine, bounded).toArray();
+    const found = await this.#collection.find(mine, bounded).toArray();
     const claimed = new Map(found.map((record) => [record._id, record as OpenRecord]));
+    const errors = new Map([...failed.values()].flatMap((of) => [...of]));
     return wanted.map(({ requestId, version }) => {
       const record = claimed.get(requestId);
-      const error = errorOf.get(requestId);
-      if (record?.version !== version + 1) return error ? { error } : { answer: undefined };
-      // Two calls may name one record.
-      claimed.delete(requestId);
-      return { answer: record };
+      if (record?.version === version + 1) {
+        // Two calls may name one record.
+        claimed.delete(requestId);
+        return { answer: record };
+      }
+      return errors.has(requestId) ? { error: errors.get(requestId) } : { answer: undefined };
     });
   }
 
@@ -168,7 +172,7 @@ export class WorkerMoves {
       const move = moveOf(event, position, options);
       if (move === undefined) throw new Error(`${event} does not lead away from ${position.state}`);
       const { filter: q, update: u } = move;
-      return { q, u, move, shows: showing(u.$push?.history) };
+      return { q, u, move, shows: showing(u) };
     };
     const { _id: id, state, version } = position;
     const isPlain = reason === undefined && Object.keys(found).length === 0 && !claims;
@@ -187,7 +191,7 @@ export class WorkerMoves {
     const build = (): Write => {
       const now = this.#tools.clock.now();
       const q = touchOf('keep', position, now)!;
-      // A process that took the record since has raised its version.
+      // Whoever took the record since has raised its version.
       const shows = (after: Updated): boolean => after.version === version && after.state === state;
       return { q, u: updateAt(now), shows };
     };
@@ -195,10 +199,16 @@ export class WorkerMoves {
   }
 }
 
-/** Only its claim's holder moves a record, so its history has the entry if the move was made. */
-function showing(entry: HistoryEntry | undefined): Write['shows'] {
-  return ({ history }) =>
-    history.some(
+/**
+ * Only its claim's holder moves a record, so its history has the entry if the move was made. A move
+ * that claims the record, too, is made only while that claim is its last.
+ */
+function showing({ $set: { version, claimedUntil }, $push }: RecordUpdate): Write['shows'] {
+  const entry = $push?.history;
+  return (after) =>
+    (claimedUntil === undefined ||
+      (after.version === version && after.claimedUntil?.getTime() === claimedUntil.getTime())) &&
+    after.history.some(
       ({ state, at, attempt }) =>
         state === entry?.state && attempt === entry.attempt && at.getTime() === entry.at.getTime(),
     );

@@ -176,10 +176,14 @@ export const processorMetrics = {
       reason: valuesOf(outcomes, 'reason'),
     },
   ),
-  attempts: counter('attempts', 'Attempts of workers; `repeat` found the record claimed or done.', {
-    ...byStep,
-    result: ['done', 'failed', 'repeat', 'claim_lost', 'waits'],
-  }),
+  attempts: counter(
+    'attempts',
+    'Attempts of workers; `repeat` found the record claimed or done, `waits` an earlier request of the applicant.',
+    {
+      ...byStep,
+      result: ['done', 'failed', 'repeat', 'claim_lost', 'waits'],
+    },
+  ),
   failures: counter(
     'failures',
     'Failed attempts; `ours` is our sender, settings, rights or disk.',

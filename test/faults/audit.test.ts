@@ -171,6 +171,22 @@ test('a clean world has no violation', () => {
   expect(total).toMatchObject({ ...counts, withdrawnLanded: 1, withdrawnAbsent: 0, lost: 0 });
 });
 
+/** The second request has the account, and its client sent it after so many seconds. */
+const overtaken = (afterSeconds: number): AuditInput => ({
+  ...withRecords(
+    duplicate(1, 'req_2'),
+    record(2, 'completed', { accountId: 'acc_2' }),
+    duplicate(6, 'req_2'),
+  ),
+  ledger: withRequests(sent(2, 202, { sentAt: at(afterSeconds) })).ledger,
+  accounts: [account(2)],
+  mails: [{ ...mail(), messageId: '<acc_2@example.com>' }],
+});
+
+test('of two requests at the same time, any may be first', () => {
+  expect(kinds(overtaken(0))).toBe('');
+});
+
 const twiceMalformed = [3, 3].map(() => ({ state: 'malformed' as const, at: AT, attempt: 0 }));
 const undeliverable = withRecords(record(1, 'undeliverable', { accountId: 'acc_1' }));
 const deadLetter = withRecords(record(1, 'dead_lettered', { accountId: 'acc_1' }));
@@ -213,6 +229,7 @@ test.each<[string, AuditInput, string]>([
     withAccounts(account(1), account(6, { _id: 'acc_2' })),
     'account_unexpected,doubled_account,missing_mail',
   ],
+  ['an account of a later request', overtaken(1), 'overtaken'],
   ['an account of no request', withAccounts(account(1), account(9, GRACE)), 'wrong_account'],
   [
     'an account of a withdrawn request',

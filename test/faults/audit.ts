@@ -86,6 +86,9 @@ interface Judging extends AuditInput {
   readonly count: (phase: string, what: Counted, number?: number) => void;
 }
 
+/** An earlier request is waited for an hour at most; a minute is for the difference of clocks. */
+const WAITED_FOR_MS = 59 * 60_000;
+
 /** The phase of findings without a request. */
 const UNKNOWN_PHASE = '(not joined)';
 
@@ -167,6 +170,17 @@ export function audit(input: AuditInput): AuditResult {
         const words = 'processed after its 500: ingest was killed before it could withdraw';
         allow('processed_after_500', id, words);
         return true;
+      },
+      keptItsPlace({ _id: id, history }, { requestId, createdAt }) {
+        const [earlier, later] = [entryOf.get(id), entryOf.get(requestId)];
+        const before = earlier?.answer?.at ?? Infinity;
+        const waited = createdAt.getTime() - (later?.sentAt ?? -Infinity);
+        return (
+          before < (later?.sentAt ?? -Infinity) &&
+          waited < WAITED_FOR_MS &&
+          ![id, requestId].some((one) => facts.reopened.has(one)) &&
+          history.every(({ state }) => state !== 'dead_lettered')
+        );
       },
       reopened: (requestId) => (facts.reopened.has(requestId) ? undefined : []),
       unexplained(account, own) {

@@ -194,7 +194,9 @@ test('a claimed request stays whole, and erase says that it is not done', async 
 });
 
 test('an account whose insert hangs in the database while its request is erased never lands', async () => {
-  const worker = new AccountStore({ db: client.db(world.stores.database), clock: systemClock });
+  // A store each, or their inserts would share a command.
+  const workerOf = () =>
+    new AccountStore({ db: client.db(world.stores.database), clock: systemClock });
   const pending = wire.hold(({ insert }) => insert === ACCOUNTS);
   const dueAt = later(new Date(), 3_600_000);
   const people = Array.from({ length: HUNG }, () => newApplication());
@@ -204,6 +206,7 @@ test('an account whose insert hangs in the database while its request is erased 
       const record = newRecord({ state: 'recorded', dueAt, applicant: application });
       await world.stores.requests.insertOne(record);
       const owner = { requestId: record._id, partnerId: 'demo' };
+      const worker = workerOf();
       const account = worker.draft(application, owner);
       await expect(worker.create(account)).rejects.toThrow();
       return record._id;

@@ -8,7 +8,7 @@ import { operatorWorld, type Ran } from '../support/cli.ts';
 import { firstIdAt } from '../../internal/platform/stores/ids.ts';
 import { send } from '../support/http.ts';
 import { submit } from '../support/processing.ts';
-import { newRecord } from '../support/records.ts';
+import { newRecord, recordOf } from '../support/records.ts';
 import { newApplication, requestIdOf } from '../support/world.ts';
 import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 
@@ -113,6 +113,26 @@ test('requests that ended without an account show why', async () => {
   const refused = String((await post('{}', 'wrong-key-of-some-length')).headers['x-request-id']);
   await world.recordIn('refused', refused);
   await shows(refused, 'nobody known');
+});
+
+test('a request that waits for an earlier one is found by its applicant, and says so', async () => {
+  const application = newApplication();
+  const dueAt = new Date(Date.now() + 3_600_000);
+  const waiting = { version: 1, dueAt };
+  const [first, second] = [{}, { waitsSince: new Date() }].map((more) =>
+    recordOf(application, new Date(), { ...waiting, ...more }),
+  );
+  await world.stores.requests.insertMany([first!, second!]);
+  const found = await cli('find', '--ein', application.ein, '--json');
+  expect(found.json()).toEqual(
+    expect.arrayContaining(
+      [first, second].map((one) => expect.objectContaining({ request_id: one!._id })),
+    ),
+  );
+  const { stdout } = await cli('show', second!._id);
+  expect(stdout).toContain('an earlier request of the applicant, since');
+  expect(stdout).toContain(`${first!._id}  `);
+  await world.stores.requests.deleteMany({ _id: { $in: [first!._id, second!._id] } });
 });
 
 test('an unknown id exits 1 and shows what is known of it, or the form of an id', async () => {
@@ -262,7 +282,7 @@ test('a terminal gets one readable line of what the trail notes, with where the 
     const quiet = { stdout: new PassThrough().resume() };
     const terminal = { ...quiet, stderr: said, env: { ...world.environment, ...env } };
     await runCliHere(['find', '--email', 'nobody@example.com', ...words], terminal);
-    return String(said.end().read() ?? '');
+    return (await said.end().toArray()).join('');
   };
   const [why, { username }] = ['a reason of its own', userInfo()];
   const terminal = { isTTY: true };

@@ -1,7 +1,7 @@
 /** Reconcile and claims on the real store, with a test clock. */
 import { beforeEach, expect, test } from '@jest/globals';
 import { Reconcile, type Work } from '../../internal/processor/line.ts';
-import { DueWork, DUE_PAGE } from '../../internal/submission/due-work.ts';
+import { DueWork, DUE_PAGE, type DueRecord } from '../../internal/submission/due-work.ts';
 import {
   CLAIM_MS,
   FIRST_DUE_MS,
@@ -199,3 +199,32 @@ test.each([60_000, -60_000, 5_001])(
     expect(await other.moves.claim(record._id, 1)).toBeDefined();
   },
 );
+
+test('what another one waits for is hastened once it is due, and never before its withdrawal', async () => {
+  const soon = new Date(clock.now().getTime() + 1);
+  const hasten = async (record: SubmissionRecord): Promise<string[]> => {
+    found = [];
+    await reconcile.hasten(record as DueRecord);
+    return found.map(({ requestId, dueAt }) => `${requestId} ${dueAt.getTime()}`);
+  };
+  // Of one that is not due, only a job says that it was accepted.
+  expect(await hasten(await insert({ dueAt: soon }))).toEqual([]);
+  const backsOff = await insert({ version: 1, attempts: 1, dueAt: soon });
+  expect(await hasten(backsOff)).toEqual([]);
+  expect(await read(backsOff)).toEqual(backsOff);
+  const isDue = await insert({ version: 1 });
+  clock.advance(FIRST_DUE_MS);
+  expect(await hasten(isDue)).toEqual([`${isDue._id} 0`]);
+  // One that nobody claimed gets the time for its withdrawal, counted from now.
+  const unclaimed = await insert({ dueAt: clock.now() });
+  expect(await hasten(unclaimed)).toEqual([]);
+  const seen = await read(unclaimed);
+  expect(seen).toMatchObject({ firstSeenAt: clock.now(), version: 0 });
+  expect(await hasten(seen)).toEqual([]);
+  clock.advance(FIRST_SIGHT_GRACE_MS);
+  expect(await hasten(await read(unclaimed))).toEqual([`${unclaimed._id} 0`]);
+  // While writes are not durable, withdrawals are late.
+  takesWrites = () => Promise.resolve(false);
+  await reconcile.round();
+  expect(await hasten(await read(unclaimed))).toEqual([]);
+});

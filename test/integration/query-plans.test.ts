@@ -13,6 +13,7 @@ import {
   readBacklog,
   readPartnerBacklog,
 } from '../../internal/submission/due-work.ts';
+import { EarlierRequests } from '../../internal/submission/earlier-requests.ts';
 import { reportLateBounces } from '../../internal/submission/operator-moves.ts';
 import { StatusReader, type ListQuery } from '../../internal/submission/status-reader.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
@@ -29,12 +30,19 @@ const db: Db = client.db(stores.database);
 /** What was read since the last look. */
 const reads: Document[] = [];
 
+const applicantOf = (n: number) => ({
+  email: `person${n}@example.com`,
+  ein: String(100_000_000 + n),
+  businessName: 'Any',
+});
+
 beforeAll(async () => {
   const final = Array.from({ length: FINAL }, (_, index) => {
     const receivedAt = new Date(Date.now() - DAY_MS + (index * DAY_MS) / FINAL);
     const _id = newId('req', receivedAt);
     const given = { _id, receivedAt, version: 2, partnerId: 'busy', bodyUntil: LATER };
-    const { dueAt: _never, body: _body, ...record } = newRecord(given);
+    const applicant = applicantOf(index);
+    const { dueAt: _never, body: _body, ...record } = newRecord({ ...given, applicant });
     const asTest = index % 1_000 === 0 ? { test: true as const } : {};
     return { ...record, ...asTest, state: 'completed' as const, expiresAt: LATER };
   });
@@ -95,6 +103,39 @@ test('however many tests have bounced late, only those are read that have not ye
   reads.length = 0;
   await reportLateBounces({ db, clock, retention });
   expect((await plansOf()).map(({ indexes }) => indexes)).toEqual([['requests_tests_late_bounce']]);
+});
+
+test.each([
+  ['live', {}],
+  ['tests', { mode: { test: true as const } }],
+])('who came first is asked by the indexes of applicants: %s', async (_, mode) => {
+  const earlier = new EarlierRequests({ db, onHold: () => ['held'], ...mode });
+  const askerOf = (n: number) => ({
+    _id: newId('req', new Date()),
+    partnerId: 'busy',
+    applicant: applicantOf(n),
+  });
+  const byApplicant = ['requests_applicant_ein', 'requests_applicant_email'];
+  reads.length = 0;
+  const askers = [1, 2, 3].map((n) => askerOf(n));
+  const answers = await Promise.all(askers.map((asker) => earlier.of(asker)));
+  expect(answers).toEqual([undefined, undefined, undefined]);
+  // All ask together.
+  const together = await plansOf();
+  expect(together).toHaveLength(1);
+  expect(together[0]?.indexes).toEqual(expect.arrayContaining(byApplicant));
+  expect(together[0]?.indexes).not.toContain('_id_');
+  // One whose applicant many name asks alone.
+  const many = { ...('mode' in mode ? mode.mode : {}), applicant: applicantOf(FINAL) };
+  const open = Array.from({ length: 500 }, () => newRecord({ ...many, version: 1 }));
+  await stores.requests.insertMany(open);
+  const [first] = open.map(({ _id }) => _id).toSorted();
+  await earlier.of({ ...askerOf(FINAL), partnerId: 'demo', _id: first! });
+  const [, alone] = await plansOf();
+  expect(alone?.read['limit']).toBe(1);
+  expect(alone?.indexes.some((name) => byApplicant.includes(name))).toBe(true);
+  expect(alone?.indexes).not.toContain('_id_');
+  await stores.requests.deleteMany({ _id: { $in: open.map(({ _id }) => _id) } });
 });
 
 /** A range of ids at a time. */

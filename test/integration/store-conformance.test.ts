@@ -5,6 +5,7 @@
 import { expect, test } from '@jest/globals';
 import * as fc from 'fast-check';
 import { Binary, type Db } from 'mongodb';
+import type { Applicant } from '../../internal/application/fields.ts';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { ACCOUNTS, TEST_ACCOUNTS, type MailOutcome } from '../../internal/account/account.ts';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
@@ -17,6 +18,7 @@ import {
   groupCommitLimits,
 } from '../../internal/submission/group-commit.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
+import { EarlierRequests } from '../../internal/submission/earlier-requests.ts';
 import { eventsOf, openStates, states, type State } from '../../internal/submission/states.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import {
@@ -37,7 +39,8 @@ import { HANG_MS, HEAL_HANG_MS } from '../support/wait.ts';
 
 const START = Date.now();
 const SECOND_MS = 1_000;
-const IDS = 3;
+/** The last one is a test. */
+const IDS = 4;
 const BODIES = 2;
 const KEYS = 2;
 const VERSIONS = 3;
@@ -56,6 +59,8 @@ function open(db: Db) {
     accountQueries: new AccountQueries(db),
     store: new WorkerMoves({ db, retention, clock }),
     due: new DueWork({ db, clock }),
+    earlier: new EarlierRequests({ db, onHold: () => ['held'] }),
+    earlierTests: new EarlierRequests({ db, onHold: () => [], mode: { test: true } }),
     accounts: new AccountStore({ db, clock }),
     ledger: new LedgerStore({ db, clock }),
     moves: new OperatorMoves({ db: timedDatabase(db, clock.now), retention, clock }),
@@ -90,6 +95,13 @@ function openModel(): Opened {
   );
 }
 
+const applicants: readonly Applicant[] = [
+  { email: 'person0@example.com', ein: '100000000', businessName: 'Any' },
+  { email: 'person0@example.com', ein: '100000001' },
+  { email: 'person1@example.com', ein: '100000000' },
+];
+const partnerOf = (id: number): string => (id === 1 ? 'held' : 'demo');
+
 const record = (
   id: number,
   state: State,
@@ -102,7 +114,9 @@ const record = (
 ): SubmissionRecord => ({
   _id: `req_${id}`,
   receivedAt: new Date(START),
-  partnerId: 'demo',
+  partnerId: partnerOf(id),
+  ...(id === IDS ? { test: true as const } : {}),
+  ...(id === 0 ? {} : { applicant: applicants[id % applicants.length]! }),
   remoteIp: '127.0.0.1',
   body: new Binary(Buffer.from(`body ${id % BODIES}`)),
   bodyBytes: 6,
@@ -128,7 +142,7 @@ const step = <T>(
 ): fc.Arbitrary<Step> =>
   given.map((some) => [`${name} ${JSON.stringify(some)}`, (on) => run(on, some).catch(nameOf)]);
 
-const id = fc.nat(IDS - 1);
+const id = fc.nat(IDS);
 const version = fc.nat(VERSIONS - 1);
 const idempotencyKey = fc.option(fc.nat(KEYS - 1), { nil: undefined });
 const openState = fc.constantFrom(...openStates);
@@ -190,6 +204,33 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
         ? store.moveOn({ ...where, history: [] } as unknown as OpenRecord, 1, changes)
         : store.move(where, event, 1, changes);
     },
+  ),
+  step('claim and move on', fc.tuple(id, version), async ({ store, db }, [n, at]) => {
+    const claimed = await store.claim(`req_${n}`, at);
+    if (claimed?.state !== 'recorded') return claimed?.state;
+    const moved = await store.moveOn(claimed, 1, { accountId: 'acc_of_it' });
+    // It returns what is stored, but for the body.
+    const options = { projection: { body: 0 } };
+    const stored = await db
+      .collection<SubmissionRecord>(SUBMISSIONS)
+      .find({ _id: `req_${n}` }, options)
+      .toArray();
+    expect(plain(inOrder(moved))).toEqual(plain(inOrder(stored[0])));
+    return moved;
+  }),
+  step('several kinds at once', fc.tuple(position, atOnce(position)), ({ store }, [one, others]) =>
+    Promise.all([
+      store.renew(one),
+      ...others.map((where) => store.putBack(where, new Date(START), { attempts: 1 })),
+    ]),
+  ),
+  step('earlier', atOnce(fc.tuple(id, fc.constantFrom(...applicants))), (on, all) =>
+    Promise.all(
+      all.flatMap(([n, applicant]) => {
+        const asker = { _id: `req_${n}`, partnerId: 'demo', applicant };
+        return [on.earlier.of(asker), on.earlierTests.of(asker)];
+      }),
+    ),
   ),
   step(
     'reopen',
@@ -263,16 +304,24 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
   step('seconds pass', fc.nat(90), async ({ time }, seconds) => (time.ms += seconds * SECOND_MS)),
 );
 
+/** Both in the same order of fields. */
+const inOrder = (document: object | undefined) =>
+  Object.fromEntries(
+    Object.entries(document ?? {}).toSorted(([one], [other]) => (one < other ? -1 : 1)),
+  );
+
 function nameOf(error: unknown): string {
   return (error as Error).name;
 }
 
-/** Replaces account ids, which are new each time. */
+/** Replaces ids of accounts and claims, which are new each time. */
 function plain(value: unknown): unknown {
   const text = JSON.stringify(value ?? null, (_key, inner: unknown) =>
     inner === null ? undefined : inner,
   );
-  return text === undefined ? undefined : JSON.parse(text.replaceAll(/acc_[0-9a-z]{26}/g, 'acc'));
+  return text === undefined
+    ? undefined
+    : JSON.parse(text.replaceAll(/(acc|claim)_[0-9a-z]{26}/g, '$1'));
 }
 
 async function contents({ db }: Opened): Promise<unknown> {

@@ -7,8 +7,8 @@ import { ROOT } from '../../tools/root.ts';
 import { breaks } from '../upgrade/versions.ts';
 import { mutants, mutated, type Change } from './list.ts';
 
-/** A run of all then takes ten minutes. */
-const AT_MOST = 60;
+/** A run of all then takes eleven minutes. */
+const AT_MOST = 66;
 
 const ofUpgrades = Object.values(breaks).flatMap(({ edits }) => edits);
 

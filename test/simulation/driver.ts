@@ -104,7 +104,8 @@ export function driverOf<T extends { _id: string }>(
         write((durable) => writeTogether(command, durable), command.writeConcern),
     },
     find,
-    findOne: (filter: Document) => wire(() => documents.find(filter, { limit: 1 })[0] ?? null),
+    findOne: (filter: Document, options: FindOptions = {}) =>
+      wire(() => documents.find(filter, { ...options, limit: 1 })[0] ?? null),
     insertOne: (document: Stored) => write((durable) => documents.insert(document, { durable })),
     updateOne: (filter: Document, changes: Document, { upsert }: UpdateOptions = {}) =>
       write((durable) => documents.update(filter, changes, { durable, upsert })),

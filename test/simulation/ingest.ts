@@ -25,7 +25,7 @@ export function startIngestProcess(world: World, process: SimProcess) {
     };
     const bytes = Buffer.from(JSON.stringify(body));
     const sent: Sent = {
-      requestId: `req_${world.sent.length}`,
+      requestId: idOf(world.sent.length),
       body: bytes,
       ingest: process,
       at: scheduler.now,
@@ -44,6 +44,9 @@ export function startIngestProcess(world: World, process: SimProcess) {
   };
   return { process, submit };
 }
+
+/** In order as text, as real ids are: `req_9`, then `req_a10`. */
+const idOf = (n: number): string => `req_${'a'.repeat(String(n).length - 1)}${n}`;
 
 /** What cmd/ingest/wire.ts gives the server, over the simulated database, queue and clock. */
 function toolsOf(world: World, process: SimProcess): SubmitTools {

@@ -139,6 +139,7 @@ export function startOperator(world: World, skewMs: number) {
       });
     },
     hold: (onHold: boolean): void => {
+      world.placesMayChange = true;
       const setHold = async (): Promise<boolean> => {
         await (onHold ? holds.set('demo', 'somebody') : holds.clear('demo', 'somebody'));
         return true;

@@ -58,8 +58,10 @@ export function watch(world: World): { readonly violations: Violation[] } {
     ) {
       note(world.reopenings, after._id, world.scheduler.now);
     }
-    if (world.mongo.caller === 'processor' && after.version > (before?.version ?? 0))
-      world.claimed.add(after._id);
+    const { now } = world.scheduler;
+    if (before === undefined) world.storedAt.set(after._id, now);
+    const isClaimed = world.mongo.caller === 'processor' && after.version > (before?.version ?? 0);
+    if (isClaimed && !world.claimedAt.has(after._id)) world.claimedAt.set(after._id, now);
     if (after.bouncedAt?.getTime() !== before?.bouncedAt?.getTime())
       world.bounces.set(after._id, world.scheduler.now);
     if (before?.erasedAt === undefined && after.erasedAt !== undefined) {
@@ -75,7 +77,10 @@ export function watch(world: World): { readonly violations: Violation[] } {
   world.accounts.onDelete = (account) =>
     world.erasedAccounts.set(account._id, account as unknown as Account);
   world.accounts.onWrite = (stored, before) => {
+    if (before === undefined)
+      world.accountsAt.set((stored as unknown as Account).requestId, world.scheduler.now);
     const wished = before?.['notifiedAt'] !== undefined && stored['notifiedAt'] === undefined;
+    if (world.mongo.caller === 'operator') world.placesMayChange = true;
     if (world.mongo.caller === 'operator' || wished)
       note(world.mailWishes, stored._id, world.scheduler.now);
   };
@@ -162,7 +167,7 @@ export function judge(world: World): Windows {
       },
       couldNotWithdraw({ sent }, { _id, state, erasedAt }) {
         const isEndedUnread = erasedAt !== undefined || state === 'closed';
-        if (isEndedUnread && !world.claimed.has(_id)) return true;
+        if (isEndedUnread && !world.claimedAt.has(_id)) return true;
         // Reconcile had the record by then, so no answer may be a 500.
         insist(
           sent.answeredAt! - sent.at < FIRST_DUE_MS,
@@ -172,6 +177,7 @@ export function judge(world: World): Windows {
         if (could) windows.processedAfter500 += 1;
         return could;
       },
+      keptItsPlace: (earlier, account) => keptItsPlace(world, earlier, account),
       reopened: (requestId) => world.reopenings.get(requestId) ?? [],
       unexplained: (account, mails) =>
         unexplained(mails, { world, windows, wishes: world.mailWishes.get(account._id) ?? [] }),
@@ -191,6 +197,26 @@ export function judge(world: World): Windows {
   for (const ended of world.ended) judgeEnded(world, ended);
   insist(world.untrue.length === 0, world.untrue.join('; '));
   return windows;
+}
+
+/** No worker waits longer, by any clock; a minute is for their difference. */
+const WAITED_FOR_MS = 59 * 60_000;
+
+function keptItsPlace(
+  world: World,
+  { _id: id, history }: SubmissionRecord,
+  { requestId }: Account,
+): boolean {
+  const looks = world.claimedAt.get(requestId) ?? -Infinity;
+  const made = world.accountsAt.get(requestId) ?? Infinity;
+  const isMovedByOperator = [id, requestId].some((one) => world.reopenings.has(one));
+  return (
+    (world.storedAt.get(id) ?? Infinity) < looks &&
+    made - looks < WAITED_FOR_MS &&
+    !isMovedByOperator &&
+    !world.placesMayChange &&
+    history.every(({ state }) => state !== 'dead_lettered')
+  );
 }
 
 function askedOf(

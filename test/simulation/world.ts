@@ -100,7 +100,14 @@ export class World {
   /** Times at which an operator reopened a request, by request id. */
   readonly reopenings = new Map<string, number[]>();
   readonly bounces = new Map<string, number>();
-  readonly claimed = new Set<string>();
+  /** When a worker first claimed each request. */
+  readonly claimedAt = new Map<string, number>();
+  /** Since when each request's record is stored. */
+  readonly storedAt = new Map<string, number>();
+  /** When each request's account was created. */
+  readonly accountsAt = new Map<string, number>();
+  /** Whether operators stopped a partner or changed accounts: then places may change. */
+  placesMayChange = false;
   readonly ended: Ended[] = [];
   /** Orders to reopen, from the first try to the last. */
   readonly reopens: { readonly requestId: string; until: number }[] = [];
@@ -193,6 +200,8 @@ export class World {
   crashMongo(): void {
     this.requests.rollBack();
     this.accounts.rollBack();
+    for (const id of this.storedAt.keys())
+      if (this.requests.get(id) === undefined) this.storedAt.delete(id);
     for (const tell of this.onDue) tell();
   }
 

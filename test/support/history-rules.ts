@@ -43,6 +43,11 @@ export interface History<Request extends Asked = Asked, Mail extends Mailed = Ma
   readonly erased: (record: SubmissionRecord, body: Buffer) => 'all' | 'body' | undefined;
   /** Says whether a fault kept ingest from withdrawing the record. */
   couldNotWithdraw(asked: Request, record: SubmissionRecord): boolean;
+  /**
+   * Whether the request surely stood first: it was stored before any worker could have looked for the
+   * account of the later one, and kept its place.
+   */
+  keptItsPlace(earlier: SubmissionRecord, account: Account): boolean;
   /** When an operator reopened the request; undefined if at an unknown time. */
   reopened(requestId: string): readonly number[] | undefined;
   /** Says which second mail no fault explains. */
@@ -57,6 +62,7 @@ export type Broken =
   | 'processed_after_500'
   | 'doubled_key'
   | 'doubled_account'
+  | 'overtaken'
   | 'wrong_account'
   | 'wrong_reason'
   | 'missing_mail'
@@ -78,7 +84,10 @@ export function judgeHistory<Request extends Asked, Mail extends Mailed>(
   const keyed = history.asked.filter(({ key }) => key !== undefined);
   for (const [key = '', tries] of Map.groupBy(keyed, (asked) => asked.key))
     checkKey(key, tries, history.erased, report);
-  for (const record of records.values()) checkRecord(record, { records, accountOf, report });
+  for (const record of records.values()) {
+    checkRecord(record, { records, accountOf, report });
+    checkOrder(record, accountOf, history.keptItsPlace.bind(history), report);
+  }
   const mailsOf = Map.groupBy(history.mails, ({ accountId }) => accountId);
   for (const account of [...accounts, ...erasedAccounts]) {
     checkMails(account, mailsOf.get(account._id) ?? [], history, report);
@@ -205,6 +214,21 @@ function checkRecord(
     const stands = accountOf.has(duplicateOf) || records.get(duplicateOf)?.erasedAt !== undefined;
     if (duplicateOf === id || !stands)
       report('wrong_reason', id, `is called a duplicate of ${duplicateOf}, which has no account`);
+  }
+}
+
+/** An account never belongs to a later request while an earlier one was due. */
+function checkOrder(
+  record: SubmissionRecord,
+  accountOf: ReadonlyMap<string, Account>,
+  keptItsPlace: History['keptItsPlace'],
+  report: Report,
+): void {
+  const { _id: id, reasons = [] } = record;
+  for (const { duplicateOf = '' } of reasons) {
+    const account = accountOf.get(duplicateOf);
+    if (account !== undefined && duplicateOf > id && keptItsPlace(record, account))
+      report('overtaken', id, `came before ${duplicateOf}, whose account stands in its way`);
   }
 }
 

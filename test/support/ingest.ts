@@ -3,6 +3,8 @@ import { expect } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { connect } from 'node:net';
+import { normalizedApplicant } from '../../internal/application/fields.ts';
+import { claimedIn } from '../../internal/application/parse-application.ts';
 import { INGEST_PATH, type Answer } from './http.ts';
 import { eventually } from './wait.ts';
 import { mode, type World } from './world.ts';
@@ -90,6 +92,9 @@ export async function expectRecord(
     ...(bytes === undefined
       ? {}
       : { bodySha256: createHash('sha256').update(bytes).digest('hex') }),
+    ...(wanted.state === 'recorded' && bytes !== undefined
+      ? { applicant: normalizedApplicant(claimedIn(bytes)) }
+      : {}),
     ...(wanted.partnerId === 'demo' ? mode : {}),
     // People look for the key that is used wrongly.
     ...(wanted.state === 'recorded' || wanted.partnerId === undefined

@@ -1,4 +1,5 @@
 /** Records of ingest for tests of the store. */
+import { claimsOf, normalizedApplicant } from '../../internal/application/fields.ts';
 import { newId } from '../../internal/platform/stores/ids.ts';
 import { newRecord as recordOfRequest } from '../../internal/submission/new-record.ts';
 import type { RetentionDays } from '../../internal/submission/states.ts';
@@ -21,13 +22,14 @@ export function newRecord(changes: Partial<SubmissionRecord> = {}, text = '{}'):
   return { ...record, ...changes };
 }
 
-/** A record of ingest, received at `receivedAt` with `fields` as its body. */
+/** A record as ingest stores it, received at `receivedAt` with `fields` as its body. */
 export function recordOf(
   fields: object,
   receivedAt: Date,
   more: Partial<SubmissionRecord> = {},
 ): SubmissionRecord {
-  return newRecord({ receivedAt, ...more }, JSON.stringify(fields));
+  const applicant = normalizedApplicant(claimsOf(fields));
+  return newRecord({ receivedAt, applicant, ...more }, JSON.stringify(fields));
 }
 
 /** A clock that the test moves. It starts at the present time, which TTL indexes use. */

@@ -303,7 +303,7 @@ export function relationOf(person: Person, record: Searched): Relation {
   return (person.email === undefined ? valid.ein : valid.email) ? 'mentioned' : 'applicant';
 }
 
-/** A waiting record has no applicant yet, so its body is read. */
+/** A malformed record has no applicant, and an open one of an older version: its body is read. */
 export function applicantOf(record: Searched): Person {
   const { email, ein } = record.applicant ?? claimedIn(record.body?.buffer ?? new Uint8Array());
   return {

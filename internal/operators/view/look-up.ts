@@ -60,7 +60,7 @@ export async function lookUpAddress(
   const [newest] = await submissions.newest({ email }, 1);
   return (
     (newest && (await submissions.byId(newest._id))) ?? {
-      missing: 'there is no request of this address; one that is not checked yet has none',
+      missing: 'there is no request of this address',
     }
   );
 }

@@ -54,6 +54,11 @@ export function nextStep(
   if (line?.database !== undefined) return untilBack('the database', line.database);
   const isMail = record.state === 'account_created' && record.test !== true;
   if (line?.relay !== undefined && isMail) return untilBack('the relay', line.relay);
+  if (dueAt > now && record.waitsSince !== undefined && record.attempts === 0)
+    return {
+      waits: `an earlier request of the applicant, since ${utcSeconds(record.waitsSince)} UTC`,
+      next: 'the earlier one is decided first; this one waits for an hour at most',
+    };
   // A record of version 0 waits for its job; after `dueAt`, reconcile takes it.
   if (dueAt > now && version > 0)
     return {

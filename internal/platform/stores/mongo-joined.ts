@@ -9,6 +9,7 @@ import {
   requireDurable,
   sendPastLockConflicts,
   updateEach,
+  type UpdateOfSome,
   writeTogether,
 } from './mongo.ts';
 import { bounded } from './mongo-read.ts';
@@ -37,6 +38,31 @@ export function joinInserts<T extends { readonly _id: string }>(
       return { error };
     });
   });
+}
+
+/**
+ * Sends them in one command; the ids of an update are all different. The documents of one that fails
+ * are sent again, each alone. `n` is how many matched; `failed` has each update's ids that failed,
+ * with the error. Rejects with `NotDurableError`.
+ */
+export async function updateApart<T extends Document, Update extends UpdateOfSome>(
+  collection: Collection<T>,
+  updates: readonly Update[],
+): Promise<{
+  readonly n: number;
+  readonly failed: ReadonlyMap<Update, ReadonlyMap<string, unknown>>;
+}> {
+  const together = await updateEach(collection, updates);
+  const single = [...together.failed.keys()].flatMap((of) =>
+    of.ids.length === 1 ? [] : of.ids.map((id) => ({ of, ids: [id], q: of.q, u: of.u })),
+  );
+  const apart = await updateEach(collection, single);
+  const failed = new Map<Update, Map<string, unknown>>();
+  const note = (of: Update, id: string, error: unknown): void =>
+    void failed.set(of, (failed.get(of) ?? new Map<string, unknown>()).set(id, error));
+  for (const [of, error] of together.failed) if (of.ids.length === 1) note(of, of.ids[0]!, error);
+  for (const [{ of, ids }, error] of apart.failed) note(of, ids[0]!, error);
+  return { n: together.n + apart.n, failed };
 }
 
 /** An update of one document; repeating it must change nothing. */
@@ -71,20 +97,26 @@ export function joinUpdates<T extends { readonly _id: string }, Update extends O
     return new Map(found.map((document) => [document._id, document]));
   };
   return joinCalls(JOINED_AT_MOST, async (wanted: readonly JoinedUpdate<Update>[]) => {
-    const groups = Map.groupBy(wanted, (item) => item.alike ?? item);
-    const statements = [...groups.values()].map((items) => {
-      const update = items[0]!.build();
-      return { items, ids: items.map(({ id }) => id), q: update.q, u: update.u, update };
-    });
-    const { n, failed } = await updateEach(collection, statements);
-    const matched = statements.filter((statement) => !failed.has(statement));
-    const ids = matched.flatMap((statement) => statement.ids);
-    const after = n === ids.length ? undefined : await read(ids);
     const outcomes = new Map<JoinedUpdate<Update>, JoinedAnswer<Update | undefined>>();
+    const statements = [...Map.groupBy(wanted, (item) => item.alike ?? item).values()].flatMap(
+      (items) => {
+        try {
+          const update = items[0]!.build();
+          const ids = [...new Set(items.map(({ id }) => id))];
+          return [{ items, ids, update, q: update.q, u: update.u }];
+        } catch (error) {
+          for (const item of items) outcomes.set(item, { error });
+          return [];
+        }
+      },
+    );
+    const { n, failed } = await updateApart(collection, statements);
+    const ids = statements.flatMap((one) => one.ids.filter((id) => !failed.get(one)?.has(id)));
+    const after = n === ids.length ? undefined : await read(ids);
     for (const statement of statements) {
       const { items, update } = statement;
-      const error = failed.get(statement);
       for (const item of items) {
+        const error = failed.get(statement)?.get(item.id);
         const document = after?.get(item.id);
         const isMade = after === undefined || (document !== undefined && update.shows(document));
         const answer = isMade ? update : undefined;
