@@ -15,7 +15,7 @@ import { defined } from '../../internal/platform/process/defined.ts';
 import type { Loops } from '../../internal/platform/process/loop.ts';
 import { mongoReason } from '../../internal/platform/stores/mongo.ts';
 import { tookTooLong } from '../../internal/platform/stores/mongo-read.ts';
-import { openProcess, type ProcessTools } from '../../internal/platform/process/open-process.ts';
+import { openProcess, type ProcessTools } from '../../internal/platform/open-process.ts';
 import { whereAside } from '../../internal/self-audit/walk.ts';
 import { printableConfig, retentionOf, type ConfigOf } from '../../internal/settings/settings.ts';
 import { TURNED_AWAY } from '../../internal/submission/support-queries.ts';

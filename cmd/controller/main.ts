@@ -1,7 +1,7 @@
 /** Starts the controller process. */
 import '../../internal/platform/process/small-heap.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
-import { run } from '../../internal/platform/process/run-process.ts';
+import { run } from '../../internal/platform/run-process.ts';
 import { startController } from './wire.ts';
 
 await run({

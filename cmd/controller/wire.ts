@@ -24,7 +24,7 @@ import {
   openProcess,
   type Opened,
   type ProcessTools,
-} from '../../internal/platform/process/open-process.ts';
+} from '../../internal/platform/open-process.ts';
 import { defined } from '../../internal/platform/process/defined.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';

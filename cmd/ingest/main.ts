@@ -1,6 +1,6 @@
 /** Starts the ingest process. */
 import { loadConfig } from '../../internal/settings/settings.ts';
-import { run } from '../../internal/platform/process/run-process.ts';
+import { run } from '../../internal/platform/run-process.ts';
 import { startIngest } from './wire.ts';
 
 await run({

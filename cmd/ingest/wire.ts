@@ -22,7 +22,7 @@ import {
   type Opened,
   openProcess,
   type ProcessTools,
-} from '../../internal/platform/process/open-process.ts';
+} from '../../internal/platform/open-process.ts';
 import { createRedis } from '../../internal/platform/stores/redis.ts';
 import { hearEnds } from '../../internal/queue/ends.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';

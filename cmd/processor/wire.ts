@@ -18,8 +18,8 @@ import {
   type Opened,
   openProcess,
   type ProcessTools,
-} from '../../internal/platform/process/open-process.ts';
-import { Contact } from '../../internal/platform/stores/contact-failure.ts';
+} from '../../internal/platform/open-process.ts';
+import { Contact } from '../../internal/platform/process/contact-failure.ts';
 import { createRedis } from '../../internal/platform/stores/redis.ts';
 import { processSubmission } from '../../internal/processor/attempt.ts';
 import {

@@ -4,7 +4,7 @@
  */
 import { namedAsSent, sampleApplication } from '../application/fields.ts';
 import { COMPLETES } from '../application/sandbox-endings.ts';
-import { contactReason } from '../platform/stores/contact-failure.ts';
+import { contactReason } from '../platform/process/contact-failure.ts';
 import { pause } from '../platform/process/deadline.ts';
 
 const CALL_TIMEOUT_MS = 10_000;

@@ -1,7 +1,7 @@
 /** Settings of the console: where it listens, whom it lets in, and whose metrics it reads. */
 import { z } from 'zod';
 import type { Setting } from '../platform/process/config.ts';
-import { flag, listOf, nonEmpty, port, securePage } from '../platform/process/config-rules.ts';
+import { flag, listOf, nonEmpty, port, securePage } from '../platform/config-rules.ts';
 
 const usedBy = ['console'] as const;
 

@@ -4,7 +4,7 @@ import { isEmailAddress } from '../application/email-address.ts';
 import { linkSecretFault } from '../mail/activation.ts';
 import { isClientName } from '../mail/relay.ts';
 import type { Setting } from '../platform/process/config.ts';
-import { securePage, unless, url, wholeNumber } from '../platform/process/config-rules.ts';
+import { securePage, unless, url, wholeNumber } from '../platform/config-rules.ts';
 
 const usedBy = ['processor'] as const;
 

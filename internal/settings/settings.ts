@@ -21,7 +21,7 @@ import {
   redisUrl,
   url,
   wholeNumber,
-} from '../platform/process/config-rules.ts';
+} from '../platform/config-rules.ts';
 import {
   type Environment,
   type FoundBeside,

@@ -5,7 +5,7 @@ import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'no
 import { join } from 'node:path';
 import { run } from '../../tools/program.ts';
 import { ROOT } from '../../tools/root.ts';
-import { DRAIN_DEADLINE_MS } from '../../internal/platform/process/run-process.ts';
+import { DRAIN_DEADLINE_MS } from '../../internal/platform/run-process.ts';
 import { PROCESSOR_DRAIN_MS } from '../../internal/processor/line.ts';
 import {
   CHART,

@@ -17,7 +17,7 @@ import {
 import { createMailer } from '../../internal/mail/mailer.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
 import { allOf, type Probe } from '../../internal/platform/http/admin-server.ts';
-import { contactReason } from '../../internal/platform/stores/contact-failure.ts';
+import { contactReason } from '../../internal/platform/process/contact-failure.ts';
 import { Kubernetes } from '../../internal/platform/process/kubernetes.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
 import { connectMongo, createMongo, mongoReason } from '../../internal/platform/stores/mongo.ts';

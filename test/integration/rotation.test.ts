@@ -5,7 +5,7 @@ import { connect } from 'node:net';
 import { createServer, type TLSSocket } from 'node:tls';
 import { join } from 'node:path';
 import { expect, test } from '@jest/globals';
-import { isAccessFault, contactReason } from '../../internal/platform/stores/contact-failure.ts';
+import { isAccessFault, contactReason } from '../../internal/platform/process/contact-failure.ts';
 import { filesOfUri, writtenAt } from '../../internal/platform/process/follow-credentials.ts';
 import { authorityFiles } from '../../internal/platform/process/config.ts';
 import { makeCertificate } from '../support/certificate.ts';

@@ -2,7 +2,7 @@
 import type { Account } from '../../account/account.ts';
 import { isEmailAddress } from '../../application/email-address.ts';
 import { normalizeEin, normalizeEmail } from '../../application/fields.ts';
-import { mentions, type Person } from '../../application/find-person.ts';
+import { mentions, type Person } from './find-person.ts';
 import { claimedIn } from '../../application/parse-application.ts';
 import { endingOf } from '../../application/sandbox-endings.ts';
 import type { OrderPlan, Outcome, Tally } from '../orders/order.ts';

@@ -6,7 +6,7 @@
 import { statSync } from 'node:fs';
 import { allOf, type Probe } from '../http/admin-server.ts';
 import { ConfigError, type FoundBeside } from './config.ts';
-import { isAccessFault, mayBeAccessFault } from '../stores/contact-failure.ts';
+import { isAccessFault, mayBeAccessFault } from './contact-failure.ts';
 import type { Logger } from './log.ts';
 import type { Loops } from './loop.ts';
 

@@ -7,7 +7,7 @@ import {
   createConfiguration,
   type ApiType,
 } from '@kubernetes/client-node';
-import { contactReason } from '../stores/contact-failure.ts';
+import { contactReason } from './contact-failure.ts';
 import { withDeadline } from './deadline.ts';
 
 const SERVICE_ACCOUNT_TOKEN = '/var/run/secrets/kubernetes.io/serviceaccount/token';

@@ -18,7 +18,7 @@ import {
   type SpanOptions,
 } from '@opentelemetry/api';
 import type { Probe } from '../http/admin-server.ts';
-import { contactReason } from '../stores/contact-failure.ts';
+import { contactReason } from './contact-failure.ts';
 import { withDeadline } from './deadline.ts';
 import type { Logger } from './log.ts';
 

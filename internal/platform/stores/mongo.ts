@@ -8,7 +8,7 @@ import {
   type Document,
   type MongoClientOptions,
 } from 'mongodb';
-import { contactReason } from './contact-failure.ts';
+import { contactReason } from '../process/contact-failure.ts';
 import '../http/closed-sockets.ts';
 import { isLoopback } from '../http/networks.ts';
 import { DeadlineError, withDeadline } from '../process/deadline.ts';

@@ -4,7 +4,7 @@
  *
  * Example: "Redis at cache:6379: the connection is refused (ECONNREFUSED); check …".
  */
-import type { Logger } from '../process/log.ts';
+import type { Logger } from './log.ts';
 
 interface Place {
   readonly name: string;

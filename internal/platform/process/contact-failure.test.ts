@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import type { Logger } from '../process/log.ts';
+import type { Logger } from './log.ts';
 import { Contact } from './contact-failure.ts';
 
 function processWithClients(count: number) {

@@ -1,16 +1,16 @@
 /** Opens what every process has: its admin port, traces, the database with its time, and loops. */
 import type { Registry } from 'prom-client';
-import { startAdminServer, type Probe } from '../http/admin-server.ts';
-import type { Closers } from './closers.ts';
-import { tracedAs } from './config.ts';
-import { DatabaseClock } from '../stores/database-clock.ts';
-import { followCredentials, type Credentials } from './follow-credentials.ts';
-import { watchLog, type Logger } from './log.ts';
-import { Loops, type LoopTools } from './loop.ts';
-import type { PlainCounter } from './registry.ts';
-import { makeFirstContact, type IndexDefinition } from '../stores/mongo-indexes.ts';
-import { createMongo, mongoReason } from '../stores/mongo.ts';
-import { startTracing } from './tracing.ts';
+import { startAdminServer, type Probe } from './http/admin-server.ts';
+import type { Closers } from './process/closers.ts';
+import { tracedAs } from './process/config.ts';
+import { DatabaseClock } from './stores/database-clock.ts';
+import { followCredentials, type Credentials } from './process/follow-credentials.ts';
+import { watchLog, type Logger } from './process/log.ts';
+import { Loops, type LoopTools } from './process/loop.ts';
+import type { PlainCounter } from './process/registry.ts';
+import { makeFirstContact, type IndexDefinition } from './stores/mongo-indexes.ts';
+import { createMongo, mongoReason } from './stores/mongo.ts';
+import { startTracing } from './process/tracing.ts';
 
 export interface ProcessTools {
   readonly log: Logger;

@@ -1,9 +1,9 @@
 /** The rules by which settings are checked. */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { z } from 'zod';
-import { mongoLink } from '../stores/mongo.ts';
-import { isLoopback, isNetwork } from '../http/networks.ts';
-import { BARE_LOGIN, hasBareLogin, parseRedisUrl } from '../stores/redis-url.ts';
+import { mongoLink } from './stores/mongo.ts';
+import { isLoopback, isNetwork } from './http/networks.ts';
+import { BARE_LOGIN, hasBareLogin, parseRedisUrl } from './stores/redis-url.ts';
 
 export const wholeNumber = (min: number, max: number) =>
   z

@@ -1,11 +1,11 @@
 /** The life of a process: start, wait for a signal, drain, exit. */
 import { isDeepStrictEqual } from 'node:util';
-import { authorityFiles, ConfigError, type FoundBeside } from './config.ts';
-import { Closers } from './closers.ts';
-import { filesOfUri, writtenAt, type Credentials } from './follow-credentials.ts';
-import { createLogger, describeError, logWritten } from './log.ts';
+import { authorityFiles, ConfigError, type FoundBeside } from './process/config.ts';
+import { Closers } from './process/closers.ts';
+import { filesOfUri, writtenAt, type Credentials } from './process/follow-credentials.ts';
+import { createLogger, describeError, logWritten } from './process/log.ts';
 import type { ProcessTools } from './open-process.ts';
-import { createProcessRegistry } from './registry.ts';
+import { createProcessRegistry } from './process/registry.ts';
 
 /** 130 means that a second signal cut the drain short. */
 const EXIT = { ok: 0, failed: 1, interrupted: 130 } as const;
