@@ -8,7 +8,8 @@ import type { Clock } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { defined } from '../platform/process/defined.ts';
 import type { Loops } from '../platform/process/loop.ts';
-import { refuseNewer, unlessDuplicate } from '../platform/stores/mongo.ts';
+import { unlessDuplicate } from '../platform/stores/mongo.ts';
+import { refuseNewer } from '../platform/process/newer-version.ts';
 
 export const INSTALLATION = 'installation';
 const SCHEMA = 1;

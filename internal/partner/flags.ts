@@ -4,7 +4,8 @@
  */
 import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/process/clock.ts';
-import { newerThan, refuseNewer, unlessDuplicate } from '../platform/stores/mongo.ts';
+import { unlessDuplicate } from '../platform/stores/mongo.ts';
+import { newerThan, refuseNewer } from '../platform/process/newer-version.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
 
 export const PARTNER_HOLDS = 'partner_holds';

@@ -8,7 +8,8 @@ import { Turns } from '../fair/turns.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
-import { refuseNewer, unlessDuplicate } from '../platform/stores/mongo.ts';
+import { unlessDuplicate } from '../platform/stores/mongo.ts';
+import { refuseNewer } from '../platform/process/newer-version.ts';
 import type { KeySource, WantedKey } from './key-secret.ts';
 
 /** Two leaps from one version are equal once in a million. */

@@ -1,6 +1,7 @@
 /** Opens what every process has: its admin port, traces, the database with its time, and loops. */
 import type { Registry } from 'prom-client';
-import { startAdminServer, type Probe } from './http/admin-server.ts';
+import { startAdminServer } from './http/admin-server.ts';
+import type { Probe } from './process/probe.ts';
 import type { Closers } from './process/closers.ts';
 import { tracedAs } from './process/config.ts';
 import { DatabaseClock } from './stores/database-clock.ts';

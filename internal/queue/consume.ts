@@ -1,7 +1,7 @@
 /** Receives jobs and hands on their hints. */
 import { Worker, createRedisBackend } from 'bullmq';
 import { queuePrefix } from '../installation/names.ts';
-import type { Probe } from '../platform/http/admin-server.ts';
+import type { Probe } from '../platform/process/probe.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import type { Logger } from '../platform/process/log.ts';
 import { createRedis, type RedisTls } from '../platform/stores/redis.ts';

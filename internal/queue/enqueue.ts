@@ -1,7 +1,7 @@
 /** Sends jobs to Redis; processors find the records of lost jobs by `dueAt`. */
 import { Queue } from 'bullmq';
 import { queuePrefix } from '../installation/names.ts';
-import type { Probe } from '../platform/http/admin-server.ts';
+import type { Probe } from '../platform/process/probe.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { createRedis, type RedisClient, type RedisTls } from '../platform/stores/redis.ts';
 import type { Logger } from '../platform/process/log.ts';

@@ -16,7 +16,7 @@ import {
 } from '../../deploy/local/processes.ts';
 import { createMailer } from '../../internal/mail/mailer.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
-import { allOf, type Probe } from '../../internal/platform/http/admin-server.ts';
+import { allOf, type Probe } from '../../internal/platform/process/probe.ts';
 import { contactReason } from '../../internal/platform/process/contact-failure.ts';
 import { Kubernetes } from '../../internal/platform/process/kubernetes.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';

@@ -4,12 +4,10 @@ import { networkInterfaces } from 'node:os';
 import { fastify, type FastifyError, type FastifyReply } from 'fastify';
 import type { Registry } from 'prom-client';
 import type { FoundBeside } from '../process/config.ts';
+import { allOf, type Probe } from '../process/probe.ts';
 
 /** A slower answer becomes an error, so that probes never pile up. */
 const ANSWER_DEADLINE_MS = 3_000;
-
-/** Returns the faults; empty if all is well. */
-export type Probe = () => readonly string[] | Promise<readonly string[]>;
 
 interface AdminServerOptions {
   readonly host: string;
@@ -23,10 +21,6 @@ interface AdminServerOptions {
   /** When each file with a credential was written; shown if something is wrong. */
   readonly files: FoundBeside['files'] | undefined;
   readonly documents: Readonly<Record<string, object>>;
-}
-
-export async function allOf(checks: readonly Probe[]): Promise<readonly string[]> {
-  return [...new Set((await Promise.all(checks.map(async (check) => check()))).flat())];
 }
 
 function sendHealth(reply: FastifyReply, faults: readonly string[], more: object = {}): void {

@@ -4,7 +4,7 @@
  * and stops at the first pod that does not become ready.
  */
 import { statSync } from 'node:fs';
-import { allOf, type Probe } from '../http/admin-server.ts';
+import { allOf, type Probe } from './probe.ts';
 import { ConfigError, type FoundBeside } from './config.ts';
 import { isAccessFault, mayBeAccessFault } from './contact-failure.ts';
 import type { Logger } from './log.ts';

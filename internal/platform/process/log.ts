@@ -1,6 +1,6 @@
 /** Structured logs: one JSON object per line on standard output, without personal data or keys. */
 import { pino } from 'pino';
-import type { Probe } from '../http/admin-server.ts';
+import type { Probe } from './probe.ts';
 import { withDeadline } from './deadline.ts';
 import type { PlainCounter } from './registry.ts';
 

@@ -1,9 +1,9 @@
 /** Tasks that a process repeats, with back-off and health. */
-import type { Probe } from '../http/admin-server.ts';
+import type { Probe } from './probe.ts';
 import type { Closers } from './closers.ts';
 import { backoffMs, DeadlineError, jittered, pause, type BackOff } from './deadline.ts';
 import type { Logger } from './log.ts';
-import { NewerVersionError } from '../stores/mongo.ts';
+import { NewerVersionError } from './newer-version.ts';
 
 export interface LoopOptions<Name extends string = string> {
   /** The name in the log, `/readyz` and the gauge. */

@@ -17,7 +17,7 @@ import {
   type SpanContext,
   type SpanOptions,
 } from '@opentelemetry/api';
-import type { Probe } from '../http/admin-server.ts';
+import type { Probe } from './probe.ts';
 import { contactReason } from './contact-failure.ts';
 import { withDeadline } from './deadline.ts';
 import type { Logger } from './log.ts';

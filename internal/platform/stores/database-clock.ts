@@ -2,7 +2,7 @@
  * The database's time, for all processes; the monotonic clock continues it between measurements.
  */
 import type { Db } from 'mongodb';
-import type { Probe } from '../http/admin-server.ts';
+import type { Probe } from '../process/probe.ts';
 import { systemClock, type Clock } from '../process/clock.ts';
 import { withDeadline } from '../process/deadline.ts';
 import type { Loop, Loops } from '../process/loop.ts';

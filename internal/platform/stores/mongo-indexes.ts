@@ -1,6 +1,6 @@
 /** Connects to MongoDB in the background and creates missing indexes. */
 import { MongoServerError, type CreateIndexesOptions, type Db } from 'mongodb';
-import type { Probe } from '../http/admin-server.ts';
+import type { Probe } from '../process/probe.ts';
 import { retryUntilDone } from '../process/deadline.ts';
 import { defined } from '../process/defined.ts';
 import type { Logger } from '../process/log.ts';

@@ -13,6 +13,7 @@ import '../http/closed-sockets.ts';
 import { isLoopback } from '../http/networks.ts';
 import { DeadlineError, withDeadline } from '../process/deadline.ts';
 import { defined } from '../process/defined.ts';
+import { NewerVersionError } from '../process/newer-version.ts';
 import type { NamedSpan } from '../process/tracing.ts';
 
 /** The driver would wait 30 s. */
@@ -307,28 +308,4 @@ export function databaseSpan(
       ...attributes,
     },
   };
-}
-
-/**
- * A newer version stored it in a form that this one may not guess. What is stored says in `schema`
- * which versions may read it; without it, it is of schema 1.
- */
-export class NewerVersionError extends Error {
-  override readonly name = 'NewerVersionError';
-
-  constructor(what: string) {
-    super(`a newer version stored ${what} in a form that this one does not know: upgrade it`);
-  }
-}
-
-/** The condition of a query that finds what `refuseNewer` refuses. */
-export const newerThan = (known: number) => ({ schema: { $gt: known } });
-
-/** Throws `NewerVersionError`. */
-export function refuseNewer(
-  what: string,
-  { schema = 1 }: { readonly schema?: number },
-  known: number,
-): void {
-  if (schema > known) throw new NewerVersionError(what);
 }

@@ -1,6 +1,6 @@
 /** Redis clients whose commands end soon, for one server, Sentinel or Cluster. */
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
-import type { Probe } from '../http/admin-server.ts';
+import type { Probe } from '../process/probe.ts';
 import { Contact } from '../process/contact-failure.ts';
 import { jittered } from '../process/deadline.ts';
 import type { Logger } from '../process/log.ts';
