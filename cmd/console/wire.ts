@@ -155,7 +155,7 @@ function followReadings(
           deadLettersView(reads, at, COUNTED_WITHIN_MS),
           problems,
           kept.read(),
-          whereAside({ ...reads, trail, accountRequestsKeptMs: Infinity }, clock),
+          whereAside({ ...reads, accountRequestsKeptMs: Infinity }, clock),
           reads.submissions.turnedAwaySince(since, at),
           reads.submissions.kinds({
             states: TURNED_AWAY,

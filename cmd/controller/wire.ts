@@ -11,7 +11,7 @@ import { removeOldQueue, watchBacklog } from '../../internal/controller/watch-ba
 import { hashApiKey } from '../../internal/partner/api-key.ts';
 import { KeptFindings } from '../../internal/partner/kept-findings.ts';
 import { Installation } from '../../internal/installation/installation.ts';
-import { Trail } from '../../internal/operators/trail/trail.ts';
+import { PutAside } from '../../internal/self-audit/put-aside.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import {
@@ -75,8 +75,7 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
     submissions: new SupportQueries(db),
     accounts: new AccountQueries(db),
     holds,
-    // Used only to read.
-    trail: new Trail({ db, clock, by: '', nameFrom: 'host', copy: () => {} }),
+    aside: new PutAside(db),
     // The controller knows no retention: an account's request is there for a day at least.
     accountRequestsKeptMs: 0,
   };

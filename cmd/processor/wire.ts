@@ -49,7 +49,7 @@ import { reportLateBounces } from '../../internal/submission/operator-moves.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { createProcessorMetrics, type ProcessorMetrics } from '../../internal/telemetry/metrics.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
-import { trailIndexes } from '../../internal/operators/trail/trail.ts';
+import { operatorAuditIndexes } from '../../internal/self-audit/put-aside.ts';
 
 const UNKNOWN_EVERY_MS = 60_000;
 const UNKNOWN_MOST = 1_000;
@@ -76,7 +76,7 @@ export async function startProcessor(config: ConfigOf<'processor'>, tools: Proce
     {
       name: 'processor',
       metrics,
-      indexes: [...submissionIndexes, ...accountIndexes, ...trailIndexes],
+      indexes: [...submissionIndexes, ...accountIndexes, ...operatorAuditIndexes],
       traced: true,
     },
     tools,

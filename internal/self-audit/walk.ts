@@ -5,7 +5,7 @@ import { pause } from '../platform/process/deadline.ts';
 import { DAY_MS, type Clock } from '../platform/process/clock.ts';
 import type { CheckedRecord, SupportQueries } from '../submission/support-queries.ts';
 import { firstIdAt } from '../platform/stores/ids.ts';
-import type { Trail } from '../operators/trail/trail.ts';
+import type { PutAside } from './put-aside.ts';
 import { checkRecord, findingName, kinds, printOf, type Kind, type Suspect } from './rules.ts';
 import type { PartnerHolds } from '../partner/flags.ts';
 
@@ -22,7 +22,7 @@ export interface AuditStores {
   readonly submissions: SupportQueries;
   readonly accounts: AccountQueries;
   readonly holds: Pick<PartnerHolds, 'list'>;
-  readonly trail: Pick<Trail, 'putAside' | 'allPutAside'>;
+  readonly aside: Pick<PutAside, 'of' | 'all'>;
   /** The shortest retention of an account's request, by today's settings. */
   readonly accountRequestsKeptMs: number;
 }
@@ -113,9 +113,9 @@ export async function* auditedPages(
   }
 }
 
-async function withoutAside(found: readonly Suspect[], { trail }: Pick<AuditStores, 'trail'>) {
-  const aside = await trail.putAside(found.map(findingName));
-  const suspects = found.filter((one) => !aside.has(findingName(one)));
+async function withoutAside(found: readonly Suspect[], { aside }: Pick<AuditStores, 'aside'>) {
+  const put = await aside.of(found.map(findingName));
+  const suspects = found.filter((one) => !put.has(findingName(one)));
   return { suspects, putAside: found.length - suspects.length };
 }
 
@@ -127,7 +127,7 @@ const mailedTwiceOf = (accounts: readonly CheckedAccount[]): Suspect[] =>
 /** What is wrong at these requests and accounts now, put aside or not. */
 export async function suspectsAt(
   ids: readonly string[],
-  stores: Omit<AuditStores, 'trail'>,
+  stores: Omit<AuditStores, 'aside'>,
   clock: Clock,
 ) {
   const records = await stores.submissions.checked(ids);
@@ -155,7 +155,7 @@ export async function unsettled<Found extends { readonly kind: Kind; readonly id
 
 /** Where operators put findings aside: how many still exist, and what else is found. */
 export async function whereAside(stores: AuditStores, clock: Clock) {
-  const names = await stores.trail.allPutAside();
+  const names = await stores.aside.all();
   const ids = [...new Set(names.map((name) => name.split(' ')[1] ?? ''))];
   const { found } = await suspectsAt(ids, stores, clock);
   return withoutAside(found, stores);
@@ -196,7 +196,7 @@ async function checkRecords(
 /** An account's request must exist until its retention is over. */
 async function orphansOf(
   accounts: readonly CheckedAccount[],
-  { submissions, accountRequestsKeptMs }: Omit<AuditStores, 'trail'>,
+  { submissions, accountRequestsKeptMs }: Omit<AuditStores, 'aside'>,
   clock: Clock,
 ) {
   const requestIds = accounts.map(({ requestId }) => requestId);

@@ -2,7 +2,8 @@
 import { userInfo } from 'node:os';
 import { PassThrough } from 'node:stream';
 import { expect, test } from '@jest/globals';
-import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/operators/trail/trail.ts';
+import type { TrailEntry } from '../../internal/operators/trail/trail.ts';
+import { OPERATOR_AUDIT } from '../../internal/self-audit/put-aside.ts';
 import { runCli as runCliHere } from '../../cmd/cli/wire.ts';
 import { operatorWorld, type Ran } from '../support/cli.ts';
 import { firstIdAt } from '../../internal/platform/stores/ids.ts';

@@ -1,7 +1,7 @@
 /** An operator acts in the console, and everybody who should not is refused. */
 import { beforeEach, expect, test } from '@jest/globals';
 import { sign } from '@fastify/cookie';
-import { OPERATOR_AUDIT } from '../../internal/operators/trail/trail.ts';
+import { OPERATOR_AUDIT } from '../../internal/self-audit/put-aside.ts';
 import { cookieName } from '../../internal/operators/console/sign-in.ts';
 import { hashApiKey, keyIdOf, newApiKey } from '../../internal/partner/api-key.ts';
 import { PARTNER_HOLDS } from '../../internal/partner/flags.ts';

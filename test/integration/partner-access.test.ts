@@ -1,6 +1,7 @@
 /** Partners on hold, disabled, and switched off by a Secret. */
 import { afterEach, expect, test } from '@jest/globals';
-import { OPERATOR_AUDIT, type TrailEntry } from '../../internal/operators/trail/trail.ts';
+import type { TrailEntry } from '../../internal/operators/trail/trail.ts';
+import { OPERATOR_AUDIT } from '../../internal/self-audit/put-aside.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { operatorOf } from '../support/cli.ts';
 import { INGEST_PATH, lookedUp, send } from '../support/http.ts';

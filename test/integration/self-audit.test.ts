@@ -15,6 +15,7 @@ import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { createRegistry } from '../../internal/platform/process/registry.ts';
 import { findingName, kinds, type Kind } from '../../internal/self-audit/rules.ts';
+import { PutAside } from '../../internal/self-audit/put-aside.ts';
 import { suspectsAt, whereAside } from '../../internal/self-audit/walk.ts';
 import { requestView } from '../../internal/operators/view/request.ts';
 import { DAY_MS } from '../../internal/platform/process/clock.ts';
@@ -69,7 +70,7 @@ const storesOf = (submissions: SupportQueries) => ({
   submissions,
   accounts: new AccountQueries(stores.db),
   holds: { list: async () => [] },
-  trail: trailOf('', ''),
+  aside: new PutAside(stores.db),
   accountRequestsKeptMs: 0,
 });
 
@@ -159,6 +160,7 @@ test('what an operator puts aside counts no more until what contradicts changes'
       accounts: new AccountQueries(stores.db),
       holds: { list: async () => [], isSet: async () => false },
       trail: trailOf(by, `ticket of ${by}`),
+      aside: new PutAside(stores.db),
     } as unknown as OrderContext['stores'];
     const order = await openOrder(aside, { id }, { stores: desk, clock }, { reveal: false });
     const options = { now: clock.now(), reveal: false };

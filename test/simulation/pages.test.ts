@@ -49,13 +49,13 @@ function readsOf(world: World) {
   const trail = {
     ofRequest: () => Promise.resolve([]),
     newest: () => Promise.resolve([]),
-    putAside: () => Promise.resolve(new Map()),
   };
   const reads = {
     submissions: new SupportQueries(db),
     accounts: new AccountQueries(db),
     holds: new PartnerHolds({ db, clock }),
     trail,
+    aside: { of: () => Promise.resolve(new Map()), all: () => Promise.resolve([]) },
   };
   return { reads, clock };
 }

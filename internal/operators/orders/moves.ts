@@ -332,7 +332,7 @@ export const aside: OneOrder<Aside> = {
   select: async ({ id = '' }, context) => {
     const { found, accounts } = await findingsAt(id, context);
     if (found.length === 0) throw new OrderRefused(`the audit finds nothing at ${id}`);
-    const put = await context.stores.trail.putAside(found.map(findingName));
+    const put = await context.stores.aside.of(found.map(findingName));
     const [entry] = put.values();
     const all = found.every((one) => put.has(findingName(one)));
     const requestId = id.startsWith('req_') ? id : accounts[0]?.requestId;

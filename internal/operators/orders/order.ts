@@ -13,6 +13,7 @@ import { KeyStore } from '../../partner/key-store.ts';
 import { InstallationStore } from '../../installation/installation.ts';
 import type { Clock } from '../../platform/process/clock.ts';
 import type { MoveTools } from '../../submission/move-of.ts';
+import { PutAside } from '../../self-audit/put-aside.ts';
 import { OperatorMoves } from '../../submission/operator-moves.ts';
 import { SupportQueries } from '../../submission/support-queries.ts';
 import type { About, Shown, Words } from '../view/order-words.ts';
@@ -30,6 +31,7 @@ export function storesOf(tools: MoveTools) {
     holds: new PartnerHolds(tools),
     moves: new OperatorMoves(tools),
     corrections: new AccountCorrections(tools),
+    aside: new PutAside(db),
   };
 }
 

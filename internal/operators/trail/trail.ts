@@ -3,33 +3,13 @@ import type { Collection, Db, Filter } from 'mongodb';
 import { type Clock, DAY_MS, later } from '../../platform/process/clock.ts';
 import { defined } from '../../platform/process/defined.ts';
 import { firstIdAt, newId } from '../../platform/stores/ids.ts';
-import type { IndexDefinition } from '../../platform/stores/mongo-indexes.ts';
 import { bounded } from '../../platform/stores/mongo-read.ts';
+import { operatorAudit } from '../../self-audit/put-aside.ts';
 
 /** Entries shown of one request, the newest. */
 const TRAIL_SHOWN = 50;
-const ASIDE_READ = 1_000;
 /** Two years: longer than any record is kept. */
 const TRAIL_DAYS = 730;
-
-export const OPERATOR_AUDIT = 'operator_audit';
-
-export const trailIndexes: readonly IndexDefinition[] = [
-  {
-    collection: OPERATOR_AUDIT,
-    name: 'operator_audit_request',
-    key: { requestId: 1 },
-    sparse: true,
-  },
-  { collection: OPERATOR_AUDIT, name: 'operator_audit_ends', key: { ends: 1 }, sparse: true },
-  { collection: OPERATOR_AUDIT, name: 'operator_audit_aside', key: { aside: 1 }, sparse: true },
-  {
-    collection: OPERATOR_AUDIT,
-    name: 'operator_audit_expiry',
-    key: { expiresAt: 1 },
-    expireAfterSeconds: 0,
-  },
-];
 
 /** What an operator did, without an applicant's personal data, so that it survives an erasure. */
 export interface OperatorAction {
@@ -91,7 +71,7 @@ export class Trail {
   readonly nameFrom: NameFrom;
 
   constructor(options: TrailOptions) {
-    this.#entries = options.db.collection<TrailEntry>(OPERATOR_AUDIT);
+    this.#entries = operatorAudit<TrailEntry>(options.db);
     this.#options = options;
     this.by = options.by;
     this.nameFrom = options.nameFrom;
@@ -133,25 +113,6 @@ export class Trail {
   /** Returns operators' actions on a request, oldest first, each with its result. */
   async ofRequest(requestId: string): Promise<TrailEntry[]> {
     return (await this.#newest({ requestId }, TRAIL_SHOWN)).toReversed();
-  }
-
-  /** Returns which of these findings are put aside, each with the operator's entry. */
-  async putAside(findings: readonly string[]): Promise<ReadonlyMap<string, TrailEntry>> {
-    if (findings.length === 0) return new Map();
-    const filter = { aside: { $in: [...findings] }, ends: { $exists: true }, result: 'done' };
-    const entries = await this.#entries.find(filter as Filter<TrailEntry>, bounded).toArray();
-    return new Map(entries.flatMap((entry) => (entry.aside ?? []).map((name) => [name, entry])));
-  }
-
-  /** Returns the findings put aside by the newest such entries, settled since or not. */
-  async allPutAside(): Promise<string[]> {
-    const done = { aside: { $exists: true }, ends: { $exists: true }, result: 'done' } as const;
-    const entries = await this.#entries
-      .find(done, bounded)
-      .sort({ _id: -1 })
-      .limit(ASIDE_READ)
-      .toArray();
-    return entries.flatMap(({ aside = [] }) => aside);
   }
 
   /** Returns at most `limit` actions with their results, newest first, older than `before`. */

@@ -3,6 +3,7 @@ import type { AccountQueries } from '../../account/account-queries.ts';
 import type { Trail } from '../trail/trail.ts';
 import type { PartnerHolds } from '../../partner/flags.ts';
 import type { KeyStore } from '../../partner/key-store.ts';
+import type { PutAside } from '../../self-audit/put-aside.ts';
 import type { SupportQueries } from '../../submission/support-queries.ts';
 
 export interface Reads {
@@ -10,7 +11,8 @@ export interface Reads {
   readonly accounts: AccountQueries;
   readonly keys: Pick<KeyStore, 'list' | 'disabled' | 'problems'>;
   readonly holds: Pick<PartnerHolds, 'list' | 'isSet'>;
-  readonly trail: Pick<Trail, 'ofRequest' | 'newest' | 'putAside'>;
+  readonly trail: Pick<Trail, 'ofRequest' | 'newest'>;
+  readonly aside: Pick<PutAside, 'of' | 'all'>;
   /** The shortest retention of an account's request, by today's settings. */
   readonly accountRequestsKeptMs: number;
 }

@@ -31,7 +31,7 @@ async function wrongWith(
   record: FoundSubmission,
   account: Account | undefined,
   { now, onHold }: { readonly now: Date; readonly onHold: boolean },
-  trail: Reads['trail'],
+  aside: Reads['aside'],
 ): Promise<string[]> {
   // The audit reads neither tests nor what is built from an account.
   if (record.test === true || record.pastRetention === true) return [];
@@ -40,17 +40,17 @@ async function wrongWith(
   const found = checkRecord(record, account, { now, onHold: held });
   const print = printOf(record, account);
   const nameOf = (kind: Kind): string => findingName([kind, _id, print]);
-  const aside = await trail.putAside(found.map(nameOf));
+  const entries = await aside.of(found.map(nameOf));
   const open = found.filter(
     (kind) =>
       kinds[kind].weight === 'problem' &&
       !OF_THE_NEXT_STEP.includes(kind) &&
-      !aside.has(nameOf(kind)),
+      !entries.has(nameOf(kind)),
   );
   const meanings = open.map((kind) => kinds[kind].meaning).join(', and ');
   const wrong = `something is wrong: it ${meanings}; "What is stuck" in docs/operations.md says what to do, and "partner-ingest aside ${_id} --yes --why REASON" puts it aside`;
   const put = found.flatMap((kind) => {
-    const { by, why = '', at } = aside.get(nameOf(kind)) ?? {};
+    const { by, why = '', at } = entries.get(nameOf(kind)) ?? {};
     if (at === undefined) return [];
     return [
       `${printable(by ?? '')} put aside ${fromNow(at, now)} that it ${kinds[kind].meaning} (${printable(why)})`,
@@ -62,7 +62,7 @@ async function wrongWith(
 /** `reveal` must have been noted in the trail. */
 export async function requestView(
   record: FoundSubmission,
-  reads: Pick<Reads, 'submissions' | 'accounts' | 'holds' | 'trail'>,
+  reads: Pick<Reads, 'submissions' | 'accounts' | 'holds' | 'trail' | 'aside'>,
   {
     now,
     reveal,
@@ -78,7 +78,7 @@ export async function requestView(
   const circumstances = { now, onHold, line };
   const step = nextStep(record, account, circumstances);
   const { waits } = step;
-  const wrong = await wrongWith(record, account, circumstances, reads.trail);
+  const wrong = await wrongWith(record, account, circumstances, reads.aside);
   const next = [...wrong, step.next].join('; ');
   const offers = offersFor(record, account, circumstances);
   const happenings = timeline(record, account, actions);
