@@ -7,17 +7,19 @@ ARG BASE_IMAGE=node:26.12.1-bookworm-slim
 FROM --platform=${BUILDPLATFORM:-linux} ${BASE_IMAGE} AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json .npmrc .node-version ./
+COPY internal/operators/package.json internal/operators/
 # The image runs the Node that is tested, whatever BASE_IMAGE is.
 RUN [ "$(node -v)" = "v$(cat .node-version)" ] || { echo "BASE_IMAGE has Node $(node -v), but $(cat .node-version) is tested" >&2; exit 1; }
 RUN npm ci --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund --loglevel=error
-# Types, source maps and READMEs go, and npm's own note of the install; licences stay.
-RUN find node_modules -type f \( -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' -o -name '*.map' \
+# Types, source maps and READMEs go, npm's own note of the install, and its link to the workspace; licences stay.
+RUN rm node_modules/partner-ingest-operators && find node_modules -type f \( -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' -o -name '*.map' \
       -o -name .package-lock.json -o -iname '*.md' ! -iname 'licen*' \) -delete \
     && if find node_modules -name '*.node' | grep .; then echo 'a dependency holds machine code' >&2; exit 1; fi
 
 FROM --platform=${BUILDPLATFORM:-linux} ${BASE_IMAGE} AS program
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
+COPY internal/operators/package.json internal/operators/
 RUN npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 COPY tsconfig.json tsconfig.build.json ./
 COPY internal internal

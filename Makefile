@@ -105,7 +105,7 @@ docs: node_modules ## Generate the documentation that comes from the code, and f
 	@$(NODE) node tools/generate-docs.ts
 	@$(NODE) npm run -s format > /dev/null
 
-lock: ## Remake package-lock.json after a change of package.json
+lock: ## Remake package-lock.json after a change of a package.json
 	@$(NODE) node tools/lock.ts
 
 clean: ## Remove what was built here (not the cache in the user's home)
@@ -114,7 +114,7 @@ clean: ## Remove what was built here (not the cache in the user's home)
 stores: node_modules
 	@$(NODE) node deploy/local/stores.ts install
 
-node_modules: package.json package-lock.json
+node_modules: package.json internal/operators/package.json package-lock.json
 	@echo '… fetching the packages of package-lock.json with npm (430 MB unpacked)' >&2
 	@$(NODE) npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch node_modules

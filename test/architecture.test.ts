@@ -6,7 +6,7 @@ import { ROOT } from '../tools/root.ts';
 import { SHARED } from '../internal/ingest/bounds.ts';
 import { generatedDocs } from '../tools/generate-docs.ts';
 
-/** A room imports lower floors, and rooms of floor 2 without cycles. */
+/** A room imports lower floors, and rooms of floor 2 without circles. */
 const FLOORS: Readonly<Record<string, number>> = {
   'internal/platform': 1,
   'internal/fair': 1,
@@ -17,9 +17,9 @@ const FLOORS: Readonly<Record<string, number>> = {
   'internal/partner': 2,
   'internal/queue': 2,
   'internal/mail': 2,
-  'internal/operators/trail': 2,
   'internal/telemetry': 2,
-  'internal/self-audit': 2.4,
+  'internal/self-audit': 2,
+  'internal/operators/trail': 2,
   'internal/operators/view': 2.5,
   'internal/operators/orders': 2.7,
   'internal/ingest': 3,
@@ -35,16 +35,66 @@ const FLOORS: Readonly<Record<string, number>> = {
   'cmd/cli': 4,
 };
 const MAIN_MAX_LINES = 40;
-/** The names that collections have in the code. */
-const READ_CALL =
-  /(?:ollection|ccounts|equests|ocuments|ubmissions|ntries|rateLimited|#revoked|#uses|#partners)\s*\.(?:find|findOne|aggregate|countDocuments|estimatedDocumentCount)(?:<.*>)?\(/g;
 const FILE_MAX_LINES = 500;
+/** The package in an import, or in the path of a file that is served. */
+const PACKAGE =
+  /(?:^import |^\} from |^import .* from |import\(|resolve\()['`]((?:@[\w-]+\/)?[a-z][\w.-]*)(?:\/[^'`]*)?['`]/gm;
+/** The files of the service that the operators' house may import. */
+const DOORS = [
+  'account/account-corrections.ts',
+  'account/account-queries.ts',
+  'account/account.ts',
+  'account/mail-ledger.ts',
+  'application/email-address.ts',
+  'application/fields.ts',
+  'application/parse-application.ts',
+  'application/reasons.ts',
+  'application/sandbox-endings.ts',
+  'fair/turns.ts',
+  'installation/installation.ts',
+  'mail/message.ts',
+  'mail/relay-answers.ts',
+  'partner/api-key.ts',
+  'partner/flags.ts',
+  'partner/kept-findings.ts',
+  'partner/key-secret.ts',
+  'partner/key-store.ts',
+  'partner/key-terms.ts',
+  'platform/http/admin-server.ts',
+  'platform/http/networks.ts',
+  'platform/open-process.ts',
+  'platform/process/clock.ts',
+  'platform/process/config.ts',
+  'platform/process/contact-failure.ts',
+  'platform/process/deadline.ts',
+  'platform/process/defined.ts',
+  'platform/process/log.ts',
+  'platform/process/loop.ts',
+  'platform/process/small-heap.ts',
+  'platform/process/terminal.ts',
+  'platform/run-process.ts',
+  'platform/stores/database-clock.ts',
+  'platform/stores/ids.ts',
+  'platform/stores/mongo-read.ts',
+  'platform/stores/mongo.ts',
+  'self-audit/put-aside.ts',
+  'self-audit/rules.ts',
+  'self-audit/walk.ts',
+  'settings/settings.ts',
+  'submission/move-of.ts',
+  'submission/operator-moves.ts',
+  'submission/states.ts',
+  'submission/submission.ts',
+  'submission/support-queries.ts',
+  'telemetry/metrics.ts',
+];
 
 interface SourceFile {
   readonly path: string;
   readonly text: string;
   readonly room: string;
   readonly imports: readonly string[];
+  readonly packages: readonly string[];
 }
 
 function inParentheses(text: string, from: number): string {
@@ -77,6 +127,7 @@ function sources(folder: string): SourceFile[] {
         imports: specifiers.map((specifier) =>
           relative(ROOT, resolve(ROOT, dirname(path), specifier)),
         ),
+        packages: [...text.matchAll(PACKAGE)].map(([, found = '']) => found),
       };
     });
 }
@@ -104,20 +155,50 @@ test('imports point down, and the rooms of processes do not import each other', 
   expect(faults).toEqual([]);
 });
 
-test('no rooms import each other in a circle', () => {
-  const rooms = Map.groupBy(files, ({ room }) => room);
+test.each([
+  ['rooms', roomOf],
+  ['folders', dirname],
+] as const)('no %s import each other in a circle', (_, placeOf) => {
+  const places = Map.groupBy(files, ({ path }) => placeOf(path));
   const neighbours = new Map(
-    [...rooms].map(([room, inRoom]) => {
-      const others = inRoom.flatMap(({ imports }) => imports.map((imported) => roomOf(imported)));
-      return [room, new Set(others.filter((other) => other !== room && rooms.has(other)))];
+    [...places].map(([place, inPlace]) => {
+      const others = inPlace.flatMap(({ imports }) => imports.map((to) => placeOf(to)));
+      return [place, new Set(others.filter((other) => other !== place && places.has(other)))];
     }),
   );
   const reachable = (from: string): ReadonlySet<string> => {
     const reached = new Set(neighbours.get(from));
-    for (const room of reached) for (const next of neighbours.get(room) ?? []) reached.add(next);
+    for (const place of reached) for (const next of neighbours.get(place) ?? []) reached.add(next);
     return reached;
   };
-  expect([...rooms.keys()].filter((room) => reachable(room).has(room))).toEqual([]);
+  expect([...places.keys()].filter((place) => reachable(place).has(place))).toEqual([]);
+});
+
+const isOperators = (path: string): boolean =>
+  /^(internal\/operators|cmd\/(console|cli))\//.test(path);
+
+test('the service imports nothing of the operators, who import only its doors', () => {
+  const arrows = files.flatMap(({ path, imports }) =>
+    imports.filter((to) => isOperators(to) !== isOperators(path)).map((to) => ({ path, to })),
+  );
+  expect(arrows.filter(({ path }) => !isOperators(path))).toEqual([]);
+  const doors = DOORS.map((door) => `internal/${door}`);
+  expect([...new Set(arrows.map(({ to }) => to))].toSorted()).toEqual(doors);
+});
+
+test('each house has just the packages that it imports, and both the same versions', () => {
+  const dependenciesIn = (folder: string): Readonly<Record<string, string>> => {
+    const text = readFileSync(join(ROOT, folder, 'package.json'), 'utf8');
+    return (JSON.parse(text) as { dependencies: Record<string, string> }).dependencies;
+  };
+  const imported = (ofOperators: boolean): string[] => {
+    const inHouse = files.filter(({ path }) => isOperators(path) === ofOperators);
+    return [...new Set(inHouse.flatMap(({ packages }) => packages))].toSorted();
+  };
+  const [service, operators] = [dependenciesIn('.'), dependenciesIn('internal/operators')];
+  expect(Object.keys(service).toSorted()).toEqual(imported(false));
+  expect(Object.keys(operators).toSorted()).toEqual(imported(true));
+  expect({ ...service, ...operators }).toEqual({ ...operators, ...service });
 });
 
 /** All files that `path` loads, at once or later. */
@@ -128,6 +209,16 @@ function loadedBy(path: string): ReadonlySet<string> {
     for (const imported of byPath.get(one)?.imports ?? []) loaded.add(imported);
   return loaded;
 }
+
+test('what no process of the service loads says that it is for operators', () => {
+  const loaded = new Set(
+    ['ingest', 'processor', 'controller'].flatMap((name) => [...loadedBy(`cmd/${name}/main.ts`)]),
+  );
+  const others = files.filter(({ path }) => !loaded.has(path) && !isOperators(path));
+  expect(others).not.toEqual([]);
+  const heads = others.map(({ path, text }) => `${path}: ${text.slice(0, text.indexOf('*/'))}`);
+  expect(heads.filter((head) => !/operators/i.test(head))).toEqual([]);
+});
 
 test('only the controller loads the Kubernetes library', () => {
   const users = files
@@ -300,13 +391,33 @@ test('generated documentation is up to date', async () => {
 });
 
 test('the lock file names no registry', () => {
-  expect(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')).not.toContain('"resolved"');
+  const resolved = readFileSync(join(ROOT, 'package-lock.json'), 'utf8').match(/"resolved": .*/g);
+  expect(resolved).toEqual(['"resolved": "internal/operators",']);
 });
 
+/** What is declared as a collection, or holds what a collection's constructor returns. */
+function readCalls(): RegExp {
+  const constructors = files.flatMap(({ text }) =>
+    [...text.matchAll(/const (\w+) =(?: <[^(]*>)? ?\(db: Db\b[^;]*?db\.collection</g)].map(
+      ([, name = '']) => name,
+    ),
+  );
+  expect(constructors.length).toBeGreaterThan(4);
+  const constructed = `(?:${constructors.join('|')})(?:<\\w+>)?\\(`;
+  const held = new RegExp(`(\\w+)(?:\\??: (?:readonly )?Collection<| = ${constructed})`, 'g');
+  const names = files.flatMap(({ text }) => [...text.matchAll(held)].map(([, name = '']) => name));
+  expect(names.length).toBeGreaterThan(20);
+  const receiver = `(?:\\b(?:${[...new Set(names)].join('|')})|${constructed}[^)]*\\))`;
+  // Only `find` is also a method of arrays and of our own stores.
+  const others = 'findOne|aggregate|countDocuments|estimatedDocumentCount|distinct';
+  return new RegExp(`(?:\\.(?:${others})|${receiver}\\s*\\.find)(?:<.*>)?\\(`, 'g');
+}
+
 test('every read of the database ends at the server', () => {
-  const reads = sources('internal')
+  const calls = readCalls();
+  const reads = files
     .flatMap(({ path, text }) =>
-      [...text.matchAll(READ_CALL)].map(({ index, 0: call }) => ({
+      [...text.matchAll(calls)].map(({ index, 0: call }) => ({
         at: `${path}:${text.slice(0, index).split('\n').length}`,
         words: inParentheses(text, index + call.length),
       })),

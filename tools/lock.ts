@@ -17,18 +17,22 @@ interface Lock {
     {
       resolved?: string;
       integrity?: string;
+      /** A workspace, whose folder is then `resolved`. */
       link?: boolean;
       optionalDependencies?: Record<string, string>;
     }
   >;
 }
 
+/** Not the project itself, nor a workspace or the link to it. */
+const isFetched = (path: string, link = false): boolean => path.includes('node_modules/') && !link;
+
 /** What `npm ci` could not check or find on some platform. */
 export function lockFaults({ packages }: Lock): string[] {
   return Object.entries(packages).flatMap(
-    ([path, { integrity, resolved, optionalDependencies = {} }]) => [
-      ...(path !== '' && integrity === undefined ? [`${path} has no integrity`] : []),
-      ...(resolved === undefined ? [] : [`${path} is bound to a registry`]),
+    ([path, { integrity, resolved, link, optionalDependencies = {} }]) => [
+      ...(isFetched(path, link) && integrity === undefined ? [`${path} has no integrity`] : []),
+      ...(resolved === undefined || link ? [] : [`${path} is bound to a registry`]),
       ...Object.keys(optionalDependencies)
         .filter(
           (name) =>
@@ -52,7 +56,7 @@ if (import.meta.main) {
     );
     const file = join(folder, 'package-lock.json');
     const lock = JSON.parse(readFileSync(file, 'utf8')) as Lock;
-    for (const locked of Object.values(lock.packages)) delete locked.resolved;
+    for (const locked of Object.values(lock.packages)) if (!locked.link) delete locked.resolved;
     writeFileSync(file, `${JSON.stringify(lock, null, 2)}\n`);
     const faults = lockFaults(lock);
     console.log(
