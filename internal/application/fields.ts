@@ -134,16 +134,15 @@ export type Application = Readonly<Record<FieldKey, string>>;
 /** What searches know of an applicant. Personal data; a rejected record may lack fields. */
 export type Applicant = Partial<Application>;
 
-const entries = Object.entries(bodyFields) as readonly (readonly [FieldKey, BodyField])[];
-
 /** Maps each field by `value`; leaves out what becomes undefined. */
 export function eachField<Value>(
   value: (field: BodyField, key: FieldKey) => Value | undefined,
 ): Partial<Record<FieldKey, Value>> {
   const made: Partial<Record<FieldKey, Value>> = {};
-  for (const [key, field] of entries) {
-    const one = value(field, key);
-    if (one !== undefined) made[key] = one;
+  // Ingest does this for each request, so no list is made.
+  for (const key in bodyFields) {
+    const one = value(bodyFields[key as FieldKey], key as FieldKey);
+    if (one !== undefined) made[key as FieldKey] = one;
   }
   return made;
 }
@@ -165,10 +164,11 @@ export function normalizedApplicant(given: Applicant): Applicant {
 
 /** Names the values as a body does. */
 export function namedAsSent(given: Applicant): Record<string, string> {
-  const named = entries.map(([key, { name }]) => [name, given[key]] as const);
-  return Object.fromEntries(
-    named.filter((entry): entry is [string, string] => entry[1] !== undefined),
-  );
+  const named = eachField(({ name }, key) => {
+    const value = given[key];
+    return value === undefined ? undefined : ([name, value] as const);
+  });
+  return Object.fromEntries(Object.values(named));
 }
 
 /** Keeps dots and +tags, because only the applicant's server knows whether they matter. */

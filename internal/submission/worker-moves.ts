@@ -191,7 +191,7 @@ export class WorkerMoves {
     const build = (): Write => {
       const now = this.#tools.clock.now();
       const q = touchOf('keep', position, now)!;
-      // Whoever took the record since has raised its version.
+      // A process that took the record since has raised its version.
       const shows = (after: Updated): boolean => after.version === version && after.state === state;
       return { q, u: updateAt(now), shows };
     };

@@ -171,7 +171,7 @@ test('a clean world has no violation', () => {
   expect(total).toMatchObject({ ...counts, withdrawnLanded: 1, withdrawnAbsent: 0, lost: 0 });
 });
 
-/** The second request has the account, and its client sent it after so many seconds. */
+/** The second request has the account, and its client sent it after that many seconds. */
 const overtaken = (afterSeconds: number): AuditInput => ({
   ...withRecords(
     duplicate(1, 'req_2'),

@@ -244,13 +244,17 @@ export const storeFaults = {
   'mongodb-role-lost': {
     about: 'the user of MONGODB_URI may not write accounts',
     inject: async (world) =>
-      world.replicaSet.refuse('insert', { code: 13, codeName: 'Unauthorized' }, ACCOUNTS),
+      world.replicaSet.refuse('insert', { code: 13, codeName: 'Unauthorized' }, { only: ACCOUNTS }),
     heal: async (world) => world.replicaSet.refuse('insert'),
   },
   'backlog-refused': {
     about: 'the database does not count the records for the controller',
     inject: async (world) =>
-      world.replicaSet.refuse('aggregate', { code: 50, codeName: 'MaxTimeMSExpired' }, SUBMISSIONS),
+      world.replicaSet.refuse(
+        'aggregate',
+        { code: 50, codeName: 'MaxTimeMSExpired' },
+        { only: SUBMISSIONS },
+      ),
     heal: async (world) => world.replicaSet.refuse('aggregate'),
   },
   'redis-sentinel-failover': failedOver('sentinel'),

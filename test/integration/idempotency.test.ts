@@ -66,7 +66,7 @@ test('a repeat whose adoption is in doubt gets a closed connection', async () =>
   const options = { key: world.key, body: newBody(), headers: { 'idempotency-key': newKey() } };
   const first = await send(ingest.url, options);
   expectAnswer(first, 202, bodies.accepted);
-  set.refuse('update', { code: 11_601, codeName: 'Interrupted' }, SUBMISSIONS);
+  set.refuse('update', { code: 11_601, codeName: 'Interrupted' }, { only: SUBMISSIONS });
   const unanswered = withDeadline(send(ingest.url, options), HANG_MS, 'the end of the connection');
   await expect(unanswered).rejects.toMatchObject({ code: 'ECONNRESET' });
   set.refuse('update');

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceName } from '../../deploy/local/processes.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
+import { INSTALLATION } from '../../internal/installation/installation.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';
 import { ofProcess } from '../../internal/telemetry/definition.ts';
 import { INGEST_PATH, send } from '../support/http.ts';
@@ -77,7 +78,7 @@ async function start(of: Played) {
   const set = await startReplicaSet(world.stores.mongodbUri);
   sets.push(set);
   // A leader audits at once.
-  if (of === 'controller') set.refuse('find', UNAUTHORIZED, SUBMISSIONS);
+  if (of === 'controller') set.refuse('find', UNAUTHORIZED, { only: SUBMISSIONS });
   const process = await world.start(of === 'standby' ? 'controller' : of, {
     MONGODB_URI: (await set.door()).url,
     RATE_LIMIT_MAX: '3',
@@ -91,7 +92,9 @@ async function play({ of, set, process }: Awaited<ReturnType<typeof start>>): Pr
   const commands = new Set(mine.map(([, [, command = '']]) => command));
   const readyz = async (): Promise<string> => (await fetch(`${process.adminUrl}/readyz`)).text();
   if (of === 'ingest') await holdWait(process);
-  for (const command of commands) set.refuse(command, UNAUTHORIZED);
+  // A controller that cannot read whose database it is does not lead.
+  const collections = of === 'controller' ? { except: INSTALLATION } : {};
+  for (const command of commands) set.refuse(command, UNAUTHORIZED, collections);
   const allFailed = async (): Promise<boolean> => {
     if (of === 'ingest') await use(process);
     const told = /failing loops: ([^:]*): MongoDB at [^"]*: we lack a right \(13\)/g;

@@ -14,7 +14,7 @@ interface Command {
   readonly documents?: readonly Item[];
 }
 
-/** A server that raises versions, and refuses each named id with a code, so many times. */
+/** A server that raises versions, and refuses each named id with a code, as often as given. */
 function serverOf(
   ids: readonly string[],
   refuses: Readonly<Record<string, { readonly code: number; times: number }>> = {},

@@ -41,6 +41,11 @@ interface Seat {
   readonly ports: readonly number[];
 }
 
+interface Collections {
+  readonly only?: string;
+  readonly except?: string;
+}
+
 export class ReplicaSet {
   readonly commands = new Map<string, number>();
   readonly #store: { readonly host: string; readonly port: number };
@@ -51,7 +56,7 @@ export class ReplicaSet {
   readonly #processes = Array.from({ length: MEMBERS }, () => new ObjectId());
   readonly #written = new Map<string, Promise<Buffer>>();
   readonly #deadlocks = new Map<string, number>();
-  readonly #refusals = new Map<string, Document & { readonly collection: string | undefined }>();
+  readonly #refusals = new Map<string, Document & Collections>();
   readonly #holds = new Map<string, number>();
   readonly #insertDelays = new Map<string, number>();
   #aheadMs = 0;
@@ -150,10 +155,10 @@ export class ReplicaSet {
   refuse(
     command: string,
     error?: { readonly code: number; readonly codeName: string },
-    collection?: string,
+    collections: Collections = {},
   ): void {
     if (error === undefined) this.#refusals.delete(command);
-    else this.#refusals.set(command, { ok: 0, errmsg: error.codeName, ...error, collection });
+    else this.#refusals.set(command, { ok: 0, errmsg: error.codeName, ...error, ...collections });
   }
 
   /** That number of inserts into this collection end as victims of a deadlock: without effect. */
@@ -223,11 +228,10 @@ export class ReplicaSet {
       });
     }
     const refusal = this.#refusals.get(name);
-    if (
-      refusal !== undefined &&
-      (refusal['collection'] ?? request.command[name]) === request.command[name]
-    ) {
-      return answer({ ...refusal, collection: undefined });
+    if (refusal !== undefined) {
+      const { only, except, ...refused } = refusal;
+      const asked = request.command[name];
+      if ((only ?? asked) === asked && except !== asked) return answer(refused);
     }
     const deadlocks = (name === 'insert' && this.#deadlocks.get(request.command['insert'])) || 0;
     if (deadlocks > 0) {
