@@ -1,6 +1,6 @@
 # One image for all commands: `node dist/cmd/<ingest|processor|controller|console|cli>/main.js`; the last also as `partner-ingest`.
 # `make image` builds it with any engine, `make release` with buildx for amd64 and arm64.
-ARG BASE_IMAGE=node:26.12.1-bookworm-slim
+ARG BASE_IMAGE=docker.io/library/node:26.12.1-bookworm-slim
 
 # Both stages run on the builder's own processor, because what they make serves every one. An engine without BuildKit knows no
 # BUILDPLATFORM; `linux` is then the processor it runs on.
