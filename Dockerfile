@@ -1,6 +1,6 @@
 # One image for all commands: `node dist/cmd/<ingest|processor|controller|console|cli>/main.js`; the last also as `partner-ingest`.
 # `make image` builds it with any engine, `make release` with buildx for amd64 and arm64.
-ARG BASE_IMAGE=node:26-bookworm-slim
+ARG BASE_IMAGE=docker.io/library/node:26-bookworm-slim
 
 # Both stages run on the builder's own processor, because what they make serves every one. An engine without BuildKit knows no
 # BUILDPLATFORM; `linux` is then the processor it runs on.
@@ -9,7 +9,7 @@ WORKDIR /app
 COPY package.json package-lock.json .npmrc .node-version ./
 COPY internal/operators/package.json internal/operators/
 # The image runs the Node that is tested, whatever BASE_IMAGE is.
-RUN [ "$(node -v)" = "v$(cat .node-version)" ] || { echo "the base image has Node $(node -v), but $(cat .node-version) is tested: build with --build-arg BASE_IMAGE=node:$(cat .node-version)-bookworm-slim" >&2; exit 1; }
+RUN [ "$(node -v)" = "v$(cat .node-version)" ] || { echo "the base image has Node $(node -v), but $(cat .node-version) is tested: build with --build-arg BASE_IMAGE=docker.io/library/node:$(cat .node-version)-bookworm-slim" >&2; exit 1; }
 RUN npm ci --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund --loglevel=error
 # Types, source maps and READMEs go, npm's own note of the install, and its link to the workspace; licences stay.
 RUN rm node_modules/partner-ingest-operators && find node_modules -type f \( -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' -o -name '*.map' \

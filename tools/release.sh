@@ -30,7 +30,7 @@ cosign=$(deploy/local/with-node.sh node tools/go-program.ts cosign)
 # Files are dated by the commit, so that two builds differ in nothing that was not meant.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) docker buildx build . --push --tag "$repository:$version" \
   --platform linux/amd64,linux/arm64 --sbom=true --provenance=mode=max --metadata-file "$folder/image.json" \
-  --build-arg BASE_IMAGE="node:$(cat .node-version)-bookworm-slim" --build-arg VERSION="$version" --build-arg REVISION="$(git rev-parse HEAD)"
+  --build-arg BASE_IMAGE="docker.io/library/node:$(cat .node-version)-bookworm-slim" --build-arg VERSION="$version" --build-arg REVISION="$(git rev-parse HEAD)"
 image=$(sed -n 's/.*"containerimage.digest": "\(.*\)".*/\1/p' "$folder/image.json")
 
 cp -R charts/partner-ingest "$folder/chart"

@@ -17,7 +17,7 @@ go_without() { # REASON
     echo "WARNING: Node $(node -v) may lack security fixes that $version has, and $1: update it." >&2
     exec "${command[@]}"
   fi
-  echo "Node.js $version is needed (this machine has $(node -v 2> /dev/null || echo none)), and $1: install it by hand and try again." >&2
+  echo "Node.js $version is needed (this machine has $(node -v 2> /dev/null || echo none)), and $1: install it (brew install node, or fnm install) and try again." >&2
   exit 1
 }
 

@@ -155,7 +155,10 @@ function dataOf(record: StatusRecord) {
 }
 
 const LOOK_EVERY_MS = 1_000;
-/** Shorter than the longest wait: only a round with waits reads, and can fail. */
+/**
+ * A round reads, and can fail, only while a client waits. A client waits at most
+ * `MAX_WAIT_SECONDS`, so a longer time here would never pass.
+ */
 const WAITS_FAIL_AFTER_MS = 10_000;
 
 export function statusOf({ state }: Pick<StatusRecord, 'state'>): Status {
@@ -165,7 +168,7 @@ export function statusOf({ state }: Pick<StatusRecord, 'state'>): Status {
 
 interface Wait {
   record: StatusRecord;
-  /** `waited`: the state is final or the time is over; false if the wait was cut short. */
+  /** `waited` is true if the state is final or the time has passed, else the wait ended early. */
   end(waited: boolean): void;
 }
 
@@ -201,7 +204,7 @@ export class Statuses {
     this.#batcher = newBatcher(
       1,
       () => this.#toLookAt.splice(0),
-      // The next round looks again.
+      // If it fails, the next round looks again.
       (waits) => this.#lookAt(waits).catch(() => {}),
     );
     loops.start({
@@ -222,8 +225,8 @@ export class Statuses {
   }
 
   /**
-   * Resolves when the state is final or `ms` have passed. Cut short if `gone` aborts, the process
-   * drains, or it gives way to others.
+   * Resolves when the state is final or `ms` have passed. Ends early, with `waited` false, if `gone`
+   * aborts, the process drains, or other partners need the place.
    */
   async wait(
     record: StatusRecord,
@@ -284,7 +287,7 @@ export class Statuses {
   }
 }
 
-/** Two queries under way keep the database and the process busy. */
+/** While the database answers one query, the process works on the answer of another. */
 const QUERIES = 2;
 
 interface QueuedRead<Item, Result> {
@@ -295,9 +298,9 @@ interface QueuedRead<Item, Result> {
 }
 
 interface FairReadsOptions<Item, Result> {
-  /** If exceeded, the partner with most reads has its oldest rejected. */
+  /** Pending reads. One more rejects the oldest read of the partner that has most. */
   readonly max: number;
-  /** Reads in one query. */
+  /** How many reads one query takes. */
   readonly together: number;
   /** Must end within `leftMs`, in the database too; returns the results in order. */
   readonly query: (items: readonly Item[], leftMs: number) => Promise<readonly Result[]>;

@@ -34,6 +34,8 @@ export interface Bench {
     name: ServiceName,
     owner: Owner,
     settings?: Readonly<Record<string, string>>,
+    /** By default it runs as compiled. */
+    options?: { readonly compiled: boolean },
   ): Promise<ServiceProcess>;
   closeLater(close: () => Promise<unknown>): void;
 }
@@ -77,11 +79,11 @@ export async function withBench(measure: (bench: Bench) => Promise<void>): Promi
         const stores = { MONGODB_DATABASE: `bench_${owners}`, REDIS_URL: `${redis.url}/${owners}` };
         return { name, stores, ...defined({ project }) };
       },
-      async start(name, { stores, project }, settings) {
+      async start(name, { stores, project }, settings, { compiled } = { compiled: true }) {
         const service = await startService(
           name,
           { ...environment, ...stores, ...settings },
-          { compiled: true, ...defined({ project }) },
+          { compiled, ...defined({ project }) },
         );
         opened.push(() => service.stop());
         return service;
