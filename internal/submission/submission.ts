@@ -144,11 +144,12 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     key: { bodyUntil: 1 },
     partialFilterExpression: { bodyUntil: { $exists: true } },
   },
-  // From the insert on: which request of an applicant came first is asked before an account.
+  // From the insert on: which request of an applicant came first is asked before an account. With
+  // the state, however many of an applicant were decided, only open ones are read.
   ...(['email', 'ein'] as const).map((key) => ({
     collection: SUBMISSIONS,
-    name: `requests_applicant_${key}`,
-    key: { [`applicant.${key}`]: 1 as const },
+    name: `requests_${key}`,
+    key: { [`applicant.${key}`]: 1 as const, state: 1 as const },
     partialFilterExpression: { [`applicant.${key}`]: { $exists: true } },
   })),
   // A partner's own list, newest first.
