@@ -150,6 +150,11 @@ test.each([
   expect(alone?.read['limit']).toBe(1);
   expect(alone?.indexes.some((name) => byApplicant.includes(name))).toBe(true);
   expect(alone?.indexes).not.toContain('_id_');
+  // Whose applicant few name asks with the others once more, not each alone.
+  const demo = [FINAL, 1, 2, 3].map((n) => ({ ...askerOf(n), partnerId: 'demo' }));
+  const [found, ...none] = await Promise.all(demo.map((asker) => earlier.of(asker)));
+  expect([found, ...none]).toMatchObject([{ partnerId: 'demo' }, undefined, undefined, undefined]);
+  expect(reads.splice(0).map(({ limit }) => limit)).toEqual([500, 500]);
   await stores.requests.deleteMany({ _id: { $in: open.map(({ _id }) => _id) } });
 });
 
