@@ -17,16 +17,22 @@ const KEY = 'mail-pace';
 const SECOND_MS = 1_000;
 /**
  * Times are whole microseconds of Redis' clock. A moment beyond the longest wait comes from a clock
- * that was ahead before a failover. With `1` as the third argument only a moment that is now is
- * reserved.
+ * that was ahead before a failover. With `1` as the third argument, of a test, a moment is reserved
+ * only if it is now. After a live e-mail it must have been free for an interval, because another
+ * process may still claim its next one. The last bit of the key says that a test's came last.
  */
 const RESERVE = `
   local time = redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
   local at = tonumber(redis.call('GET', KEYS[1]) or 0)
-  if at < now or at > now + tonumber(ARGV[2]) then at = now end
-  if ARGV[3] == '1' and at > now then return at - now end
-  redis.call('SET', KEYS[1], at + ARGV[1], 'PX', ARGV[2] / 1000)
+  local test = tonumber(ARGV[3])
+  if at > now + tonumber(ARGV[2]) then at = 0 end
+  local free = at
+  if at % 2 == 0 then free = at + ARGV[1] end
+  if test == 1 and free > now then return free - now end
+  if at < now then at = now end
+  local after = at + ARGV[1]
+  redis.call('SET', KEYS[1], after - after % 2 + test, 'PX', ARGV[2] / 1000)
   return at - now
 `;
 type ReservingRedis = RedisClient & {
@@ -73,8 +79,8 @@ export class MailPace {
   }
 
   /**
-   * Reserves the next moment only if it is now. Returns 0, or the milliseconds until it is, of which
-   * none is reserved. Never rejects.
+   * Reserves a moment for a test's e-mail only if one is free now. Returns 0, or the milliseconds
+   * until one may be, of which none is reserved. Never rejects.
    */
   reserveNow(): Promise<number> {
     return this.#ask({ onlyNow: true });

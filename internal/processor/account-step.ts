@@ -1,7 +1,7 @@
 /** The step of the account: rejects an application or creates its account. */
 import { normalizedApplicant, type Applicant } from '../application/fields.ts';
 import { parseApplication } from '../application/parse-application.ts';
-import { decideOnCreation, type Reason } from '../application/reasons.ts';
+import { decideOnCreation, type CreationFact, type Reason } from '../application/reasons.ts';
 import { endingOf, MAIL_PROBES } from '../application/sandbox-endings.ts';
 import type { Account } from '../account/account.ts';
 import { jittered } from '../platform/process/deadline.ts';
@@ -38,16 +38,18 @@ export async function createAccount(attempt: Attempt, tools: AttemptTools): Prom
   const owner = { requestId: record._id, partnerId };
   const judged = record.test && ending === undefined ? { judged: true as const } : {};
   const drafted = { ...tools.accounts.draft(application, owner), ...judged };
-  if (ending === undefined) {
-    const waits = await waitForEarlier(drafted, applicant, attempt, tools);
-    if (waits !== undefined) return { verdict: waits };
-    if (!claim.mayGoOn) return { verdict: LOST };
-  }
-  const first = place === undefined ? undefined : beginFirstMail(drafted, attempt, tools);
+  const known =
+    ending === undefined ? await waitForEarlier(drafted, applicant, attempt, tools) : undefined;
+  if (known?.kind === 'waits') return { verdict: known };
+  if (!claim.mayGoOn) return { verdict: LOST };
+  const hasMail = place !== undefined && known === undefined;
+  const first = hasMail ? beginFirstMail(drafted, attempt, tools) : undefined;
   const account = first?.account ?? drafted;
-  const creation = await tools.accounts
-    .create(account)
-    .catch((error: unknown) => verdictOfError(error, attempt));
+  const creation =
+    known ??
+    (await tools.accounts
+      .create(account)
+      .catch((error: unknown) => verdictOfError(error, attempt)));
   if ('failure' in creation) return { verdict: creation, firstMail: first };
 
   const { kind } = creation;
@@ -67,18 +69,19 @@ export async function createAccount(attempt: Attempt, tools: AttemptTools): Prom
 
 /**
  * Of two requests of one applicant, the one received first is decided first. Undefined if none
- * comes before this one, or if an account decides already.
+ * comes before this one; the account that decides already, if there is one.
  */
 async function waitForEarlier(
   account: Account,
   applicant: Applicant,
   { record }: Attempt,
   tools: AttemptTools,
-): Promise<Verdict | undefined> {
+): Promise<Extract<Verdict, { kind: 'waits' }> | CreationFact | undefined> {
   const earlier = await tools.earlier.of({ ...record, applicant });
   if (earlier === undefined) return undefined;
   // Many requests of one applicant would otherwise wait for each other.
-  if ((await tools.accounts.whoHolds(account)) !== undefined) return undefined;
+  const holder = await tools.accounts.whoHolds(account);
+  if (holder !== undefined) return holder;
   const now = tools.clock.now();
   const { waitsSince: since = now } = record;
   const waitedMs = now.getTime() - since.getTime();

@@ -6,7 +6,6 @@ import type { Collection, Db, Filter } from 'mongodb';
 import type { Applicant } from '../application/fields.ts';
 import { testEndings } from '../application/sandbox-endings.ts';
 import type { Mode } from '../partner/key-terms.ts';
-import { defined } from '../platform/process/defined.ts';
 import { joinCalls, type JoinedAnswer } from '../platform/process/batcher.ts';
 import { JOINED_AT_MOST } from '../platform/stores/mongo-joined.ts';
 import { unlessTooLong } from '../platform/stores/mongo-read.ts';
@@ -16,12 +15,14 @@ import { live, submissionCollection, type SubmissionRecord } from './submission.
 /** `unknown`: too many requests name the applicant to look through them in time. */
 export type Earlier = DueRecord | 'unknown' | undefined;
 
-/** Of all that ask together; with more, each asks for itself. */
+/** Of all that ask together. */
 const READ_AT_MOST = 500;
 const READ_MS = 2_000;
 
-/** Without those whose EIN chooses their ending: some wait for an hour. */
-const judgedTests = { test: true, 'applicant.ein': { $nin: [...testEndings.keys()] } } as const;
+/** Some of these tests wait for an hour. */
+const withEnding = { 'applicant.ein': { $in: [...testEndings.keys()] } };
+/** For `$nin`, FerretDB would read the whole index of EINs once for each value. */
+const judgedTests: Filter<SubmissionRecord> = { test: true, $nor: [withEnding] };
 
 type Asker = Pick<SubmissionRecord, '_id' | 'partnerId'> & { readonly applicant: Applicant };
 type OpenRequest = DueRecord & Pick<SubmissionRecord, 'applicant'>;
@@ -49,15 +50,26 @@ export class EarlierRequests {
 
   async #askTogether(askers: readonly Asker[]): Promise<JoinedAnswer<Earlier>[]> {
     const found = await this.#read(askers, READ_AT_MOST);
-    const answers = askers.map(async (asker): Promise<JoinedAnswer<Earlier>> => {
+    const isWhole = found !== undefined && found.length < READ_AT_MOST;
+    const answers = new Map<Asker, JoinedAnswer<Earlier>>();
+    for (const asker of askers) {
       const before = found?.filter((other) => this.#isBefore(other, asker)) ?? [];
-      const [earlier] = before.toSorted((one, other) => (one._id < other._id ? -1 : 1));
-      const isWhole = found !== undefined && found.length < READ_AT_MOST;
-      if (earlier !== undefined || isWhole) return { answer: earlier };
-      const alone = await this.#read([asker], 1, this.#before(asker));
-      return { answer: alone === undefined ? 'unknown' : alone[0] };
-    });
-    return Promise.all(answers);
+      const [answer] = before.toSorted((one, other) => (one._id < other._id ? -1 : 1));
+      if (answer !== undefined || isWhole) answers.set(asker, { answer });
+    }
+    // What many name hides what others name, who then ask without them.
+    const rest = askers.filter((asker) => !answers.has(asker));
+    const later =
+      rest.length < askers.length && rest.length > 0
+        ? await this.#askTogether(rest)
+        : await Promise.all(rest.map((asker) => this.#askAlone(asker)));
+    for (const [index, asker] of rest.entries()) answers.set(asker, later[index]!);
+    return askers.map((asker) => answers.get(asker)!);
+  }
+
+  async #askAlone(asker: Asker): Promise<JoinedAnswer<Earlier>> {
+    const found = await this.#read([asker], 1, this.#before(asker));
+    return { answer: found === undefined ? 'unknown' : found[0] };
   }
 
   #isBefore(other: OpenRequest, asker: Asker): boolean {
@@ -70,8 +82,9 @@ export class EarlierRequests {
   }
 
   /** With `dueAt`, FerretDB reads what is open; without it, all ids that are less. */
-  #before({ _id, partnerId }: Asker): Filter<SubmissionRecord> {
-    const among = this.#mode.test ? defined({ partnerId }) : {};
+  #before({ _id, partnerId = '' }: Asker): Filter<SubmissionRecord> {
+    // As a plain condition, FerretDB would read all tests of the partner.
+    const among = this.#mode.test ? { $nor: [withEnding, { partnerId: { $ne: partnerId } }] } : {};
     return { _id: { $lt: _id }, dueAt: { $exists: true }, ...among };
   }
 

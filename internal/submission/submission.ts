@@ -2,7 +2,7 @@
 import type { Binary, Db } from 'mongodb';
 import type { Applicant } from '../application/fields.ts';
 import type { StoredReason } from '../application/reasons.ts';
-import { lateBounce, type ProbeKind } from '../application/sandbox-endings.ts';
+import type { ProbeKind } from '../application/sandbox-endings.ts';
 import { TESTS_KEPT_SECONDS } from '../partner/key-terms.ts';
 import type { IndexDefinition } from '../platform/stores/mongo-indexes.ts';
 import { RATE_LIMITED } from './over-limit.ts';
@@ -144,11 +144,12 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     key: { bodyUntil: 1 },
     partialFilterExpression: { bodyUntil: { $exists: true } },
   },
-  // From the insert on: which request of an applicant came first is asked before an account.
+  // From the insert on: which request of an applicant came first is asked before an account. With
+  // the state, however many of an applicant were decided, only open ones are read.
   ...(['email', 'ein'] as const).map((key) => ({
     collection: SUBMISSIONS,
-    name: `requests_applicant_${key}`,
-    key: { [`applicant.${key}`]: 1 as const },
+    name: `requests_${key}`,
+    key: { [`applicant.${key}`]: 1 as const, state: 1 as const },
     partialFilterExpression: { [`applicant.${key}`]: { $exists: true } },
   })),
   // A partner's own list, newest first.
@@ -172,7 +173,7 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     unique: true,
     partialFilterExpression: { idempotencyDigest: { $exists: true } },
   },
-  // These four hold only tests, which expire in any state.
+  // These three hold only tests, which expire in any state.
   {
     collection: SUBMISSIONS,
     name: 'requests_tests_due',
@@ -191,13 +192,6 @@ export const submissionIndexes: readonly IndexDefinition[] = [
     key: { receivedAt: 1 },
     partialFilterExpression: { test: true },
     expireAfterSeconds: TESTS_KEPT_SECONDS,
-  },
-  // Completed tests whose bounce is still to come.
-  {
-    collection: SUBMISSIONS,
-    name: 'requests_tests_late_bounce',
-    key: { stateAt: 1 },
-    partialFilterExpression: { test: true, state: 'completed', 'applicant.ein': lateBounce.ein },
   },
   {
     collection: SUBMISSIONS,

@@ -116,12 +116,12 @@ afterAll(async () => {
   await proxy.close();
 });
 
-async function open(url: string): Promise<MailPace> {
+async function open(url: string, everyMs = EVERY_MS): Promise<MailPace> {
   const client = createRedis(url, { commandTimeoutMs: PACE_TIMEOUT_MS }, { log });
   clients.push(client);
   await eventually('Redis', () => client.status === 'ready');
   return new MailPace({
-    perSecond: 1_000 / EVERY_MS,
+    perSecond: 1_000 / everyMs,
     processes: 3,
     redis: client,
     installation,
@@ -148,4 +148,25 @@ test('processes share the pace, and without Redis each keeps its part', async ()
     for (let n = 0; n < SHARED; n += 1) await one.reserve();
     return (await other.reserve()) > (SHARED / 2) * EVERY_MS;
   });
+});
+
+test("a test's e-mail leaves the moment after a live one to another process", async () => {
+  const everyMs = 40_000;
+  const [live, tests] = await Promise.all([open(redisUrl, everyMs), open(redisUrl, everyMs)]);
+  const moved = async (byMs: number): Promise<void> => {
+    const [key] = await redis.keys('*mail-pace*');
+    await redis.set(key!, Number(await redis.get(key!)) - byMs * 1_000);
+  };
+  await redis.flushdb();
+  await live.reserve();
+  // Its moment was an interval and a quarter ago, and the next live e-mail is being claimed.
+  await moved(everyMs * 1.25);
+  expect(await tests.reserveNow()).toBeGreaterThan(0);
+  expect(await live.reserve()).toBe(0);
+  await moved(everyMs * 2);
+  expect(await tests.reserveNow()).toBe(0);
+  // Without a live one, tests take every moment.
+  await moved(everyMs);
+  expect(await tests.reserveNow()).toBe(0);
+  expect(await live.reserve()).toBeGreaterThan(0);
 });

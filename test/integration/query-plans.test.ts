@@ -69,13 +69,23 @@ function indexesIn(plan: unknown): string[] {
   });
 }
 
+/** What is read of the indexes, in words. */
+function boundsIn(plan: unknown): string[] {
+  if (typeof plan !== 'object' || plan === null) return [];
+  return Object.entries(plan).flatMap(([key, value]) => {
+    if (key === 'rejectedPlans') return [];
+    return key === 'indexBounds' ? [JSON.stringify(value)] : boundsIn(value);
+  });
+}
+
 /** The indexes that each read since the last look uses, with the read. */
 async function plansOf() {
   const plans = [];
   for (const { $db: _db, lsid: _session, $clusterTime: _time, ...read } of reads.splice(0)) {
     const { maxTimeMS, ...explain } = read;
     const explained = await stores.db.command({ explain, verbosity: 'queryPlanner' });
-    plans.push({ read, maxTimeMS, indexes: [...new Set(indexesIn(explained))] });
+    const indexes = [...new Set(indexesIn(explained))];
+    plans.push({ read, maxTimeMS, indexes, bounds: boundsIn(explained) });
   }
   return plans;
 }
@@ -102,7 +112,9 @@ test('however many tests have bounced late, only those are read that have not ye
   await stores.requests.insertMany(tests);
   reads.length = 0;
   await reportLateBounces({ db, clock, retention });
-  expect((await plansOf()).map(({ indexes }) => indexes)).toEqual([['requests_tests_late_bounce']]);
+  const plans = (await plansOf()).map(({ indexes, bounds }) => ({ indexes, bounds }));
+  const bounds = [expect.stringMatching(/state.*completed/)];
+  expect(plans).toEqual([{ indexes: ['requests_ein'], bounds }]);
 });
 
 test.each([
@@ -115,7 +127,7 @@ test.each([
     partnerId: 'busy',
     applicant: applicantOf(n),
   });
-  const byApplicant = ['requests_applicant_ein', 'requests_applicant_email'];
+  const byApplicant = ['requests_ein', 'requests_email'];
   reads.length = 0;
   const askers = [1, 2, 3].map((n) => askerOf(n));
   const answers = await Promise.all(askers.map((asker) => earlier.of(asker)));
@@ -123,8 +135,11 @@ test.each([
   // All ask together.
   const together = await plansOf();
   expect(together).toHaveLength(1);
-  expect(together[0]?.indexes).toEqual(expect.arrayContaining(byApplicant));
-  expect(together[0]?.indexes).not.toContain('_id_');
+  expect(together[0]?.indexes.toSorted()).toEqual(byApplicant);
+  // However many requests of an applicant were decided, the open ones alone are read.
+  const [bounds] = together.map((plan) => plan.bounds);
+  expect(bounds).not.toEqual([]);
+  for (const bound of bounds ?? []) expect(bound).toMatch(/state.*recorded/);
   // One whose applicant many name asks alone.
   const many = { ...('mode' in mode ? mode.mode : {}), applicant: applicantOf(FINAL) };
   const open = Array.from({ length: 500 }, () => newRecord({ ...many, version: 1 }));
@@ -135,6 +150,11 @@ test.each([
   expect(alone?.read['limit']).toBe(1);
   expect(alone?.indexes.some((name) => byApplicant.includes(name))).toBe(true);
   expect(alone?.indexes).not.toContain('_id_');
+  // Whose applicant few name asks with the others once more, not each alone.
+  const demo = [FINAL, 1, 2, 3].map((n) => ({ ...askerOf(n), partnerId: 'demo' }));
+  const [found, ...none] = await Promise.all(demo.map((asker) => earlier.of(asker)));
+  expect([found, ...none]).toMatchObject([{ partnerId: 'demo' }, undefined, undefined, undefined]);
+  expect(reads.splice(0).map(({ limit }) => limit)).toEqual([500, 500]);
   await stores.requests.deleteMany({ _id: { $in: open.map(({ _id }) => _id) } });
 });
 
