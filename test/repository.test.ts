@@ -108,7 +108,9 @@ test('the Node that is fetched for tests is the only one that an image takes', (
   const image = read('Dockerfile');
   expect(image).toContain(`ARG BASE_IMAGE=docker.io/library/node:${major}-`);
   expect(image).toContain('RUN [ "$(node -v)" = "v$(cat .node-version)" ] ||');
-  expect(read('tools/release.sh')).toContain('BASE_IMAGE="docker.io/library/node:$(cat .node-version)-');
+  expect(read('tools/release.sh')).toContain(
+    'BASE_IMAGE="docker.io/library/node:$(cat .node-version)-',
+  );
   expect(JSON.parse(read('package.json'))).toMatchObject({
     engines: { node: `>=${major}` },
     devDependencies: { '@types/node': expect.stringMatching(`^\\^${major}\\.`) },
