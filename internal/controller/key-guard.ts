@@ -18,14 +18,15 @@ export interface GuardMemory {
   readonly arrived: readonly OwnerAt[];
 }
 
+/** Without keys that were revoked or have ended: a partner with such a key only has none. */
 interface GuardedRound {
   readonly now: Date;
   readonly memory: GuardMemory;
   /** The keys before the round. */
   readonly stored: readonly StoredKey[];
-  /** The keys after the round if the guard keeps none, by hash. */
-  readonly next: ReadonlyMap<string, StoredKey>;
-  /** Stored keys that no Secret holds and no operator revoked. */
+  /** The keys after the round if the guard keeps none. */
+  readonly next: readonly StoredKey[];
+  /** Stored keys that no Secret holds. */
   readonly gone: readonly StoredKey[];
 }
 
@@ -42,7 +43,7 @@ export function guardKeys(round: GuardedRound): {
 } {
   const { stored, next, gone } = round;
   const now = timeOf(round);
-  const owners = new Set([...next.values()].map(ownerOf));
+  const owners = new Set(next.map(ownerOf));
   const counts = countsOf(stored);
   const heirs = heirsOf(round, owners);
   const { ended, arrived } = remembered(round.memory, now, heirs);
@@ -55,7 +56,7 @@ export function guardKeys(round: GuardedRound): {
   const lately = new Set([...owners, ...ended.keys(), ...lost.map(ownerOf)]);
   const known = [...lately].filter((owner) => !isNew(owner));
   const keysOf = (owner: string): number =>
-    Math.max(counts.get(owner) ?? 0, ended.get(owner)?.keys ?? 0);
+    Math.max(counts.get(owner) ?? 0, ended.get(owner)?.keys ?? 1);
   const areMany = known.reduce((sum, owner) => sum + keysOf(owner), 0) > ENDED_FREELY;
   const losses = [false, true].map((test): Loss => {
     const theirs = known.filter((owner) => isTestOwner(owner) === test);
@@ -74,8 +75,10 @@ export function guardKeys(round: GuardedRound): {
   return {
     losses,
     memory: {
-      ended: [...ended.values()].toSorted(byTime).slice(-KEYS_MAX),
-      arrived: [...arrived.values()].filter(({ owner }) => owners.has(owner) || ended.has(owner)),
+      ended: latest([...ended.values()]),
+      arrived: latest(
+        [...arrived.values()].filter(({ owner }) => owners.has(owner) || ended.has(owner)),
+      ),
     },
   };
 }
@@ -91,17 +94,18 @@ function heirsOf(
   { stored, next }: GuardedRound,
   owners: ReadonlySet<string>,
 ): ReadonlyMap<string, string> {
+  const later = new Map(next.map((key) => [key.hash, ownerOf(key)]));
   const moved = stored.flatMap((key): [string, string][] => {
-    const [owner, later] = [ownerOf(key), next.get(key.hash)];
-    return later === undefined || owners.has(owner) ? [] : [[owner, ownerOf(later)]];
+    const [owner, heir] = [ownerOf(key), later.get(key.hash)];
+    return heir === undefined || owners.has(owner) ? [] : [[owner, heir]];
   });
   return new Map(moved);
 }
 
 /** Never before what was remembered, by up to a day: another leader's clock may be right. */
 function timeOf({ now, memory: { ended, arrived } }: GuardedRound): Date {
-  const latest = [...ended, ...arrived].reduce((ms, { at }) => Math.max(ms, at.getTime()), 0);
-  return new Date(Math.max(now.getTime(), Math.min(latest, now.getTime() + DAY_MS)));
+  const last = [...ended, ...arrived].reduce((ms, { at }) => Math.max(ms, at.getTime()), 0);
+  return new Date(Math.max(now.getTime(), Math.min(last, now.getTime() + DAY_MS)));
 }
 
 /** Rows by owner, under its name of today. */
@@ -129,6 +133,8 @@ function countsOf(keys: readonly StoredKey[]): ReadonlyMap<string, number> {
   return new Map(groups.map(([owner, { length }]) => [owner, length]));
 }
 
-const byTime = (one: OwnerAt, other: OwnerAt): number => one.at.getTime() - other.at.getTime();
+/** The document has room for so many rows, and Secrets may name more partners. */
+const latest = <Row extends OwnerAt>(rows: readonly Row[]): readonly Row[] =>
+  rows.toSorted((one, other) => one.at.getTime() - other.at.getTime()).slice(-KEYS_MAX);
 
 const ownerOf = ({ partnerId, terms }: StoredKey): string => ownerName(partnerId, terms);

@@ -210,8 +210,15 @@ function planRound(
   const gone = all.filter(({ hash }) => !wanted.has(hash));
   for (const { hash } of gone) next.delete(hash);
 
-  const unconfirmed = gone.filter(({ hash }) => !revoked.has(hash));
-  const guarded = guardKeys({ now, memory, stored: all, next, gone: unconfirmed });
+  const counts = ({ hash, terms: { notAfter } }: StoredKey): boolean =>
+    !revoked.has(hash) && (notAfter === undefined || notAfter > now);
+  const guarded = guardKeys({
+    now,
+    memory,
+    stored: all.filter(counts),
+    next: [...next.values()].filter(counts),
+    gone: gone.filter(counts),
+  });
   const { losses } = guarded;
   const held = losses.flatMap((loss) => loss.held);
   for (const key of held) next.set(key.hash, key);

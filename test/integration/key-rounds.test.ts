@@ -324,6 +324,35 @@ describe('25 of 40 partners lose their keys', () => {
     expect(told()).toEqual([]);
   });
 
+  test.each<[string, spend: (spent: PartnerSecret[]) => Promise<PartnerSecret[]>]>([
+    [
+      'has ended',
+      (spent) =>
+        Promise.resolve(
+          spent.map((one) => ({ ...one, terms: { notAfter: later(clock.now(), -DAY_MS) } })),
+        ),
+    ],
+    [
+      'was revoked',
+      async (spent) => {
+        for (const one of spent) await store.revoke(hashIn(one));
+        return spent;
+      },
+    ],
+  ])('a key that %s is none: a partner that keeps only such a key has lost all', async (_, spend) => {
+    const spent = await spend(many40.map((one) => secret(one.partnerId, { name: `old-${one.name}` })));
+    await round([...many40, ...spent]);
+    nowMs += 11 * MINUTE_MS;
+    await round([...many40.slice(0, STAY), ...spent]);
+    const hashes = (await storedKeys(stores.db)).map(({ hash }) => hash);
+    for (const one of many40) expect(hashes).toContain(hashIn(one));
+    expect(told()).toHaveLength(1);
+    // Their own end is no loss.
+    await round(many40);
+    expect(told()).toEqual([]);
+    expect(await stored()).toHaveLength(40);
+  });
+
   test('what the guard remembers is bounded by the partners, and ends after ten minutes', async () => {
     await round(many40);
     for (let time = 0; time < 20; time += 1) {
