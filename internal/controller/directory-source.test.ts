@@ -64,9 +64,21 @@ describe('a file that cannot be read', () => {
   test.each<[string, told: string, make: () => Promise<unknown>]>([
     ['empty', 'it is empty', () => writeFile(file(), '')],
     ['of comments only', 'it is empty', () => writeFile(file(), '# Keys of acme\n---\n')],
-    ['of other text', 'it has something that is no manifest', () => writeFile(file(), 'not found\n')],
-    ['of another map', 'it has something that is no manifest', () => writeFile(file(), '404: Not Found\n')],
-    ['cut after a key of a map', 'it has something that is no manifest', () => writeFile(file(), 'apiVersion: v1\n')],
+    [
+      'of other text',
+      'it has something that is no manifest',
+      () => writeFile(file(), 'not found\n'),
+    ],
+    [
+      'of another map',
+      'it has something that is no manifest',
+      () => writeFile(file(), '404: Not Found\n'),
+    ],
+    [
+      'cut after a key of a map',
+      'it has something that is no manifest',
+      () => writeFile(file(), 'apiVersion: v1\n'),
+    ],
     ['without YAML', 'SyntaxError', () => writeFile(file(), 'kind: [')],
     ['half written', 'SyntaxError', () => writeFile(file(), manifestOf('bad').slice(0, 60))],
     [

@@ -165,7 +165,8 @@ function readManifest(file: string, text: string): PartnerSecret[] {
   // Editors empty a file before they fill it.
   if (values.length === 0) throw new RangeError('it is empty');
   return values.flatMap((value) => {
-    if (typeof value.kind !== 'string') throw new RangeError('it has something that is no manifest');
+    if (typeof value.kind !== 'string')
+      throw new RangeError('it has something that is no manifest');
     if (value.kind !== 'Secret' || value.metadata?.labels?.[PARTNER_LABEL] === undefined) return [];
     const secret = readSecret(value);
     return [{ ...secret, uid: uidOf(file, secret.name) }];
