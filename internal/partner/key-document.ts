@@ -59,6 +59,8 @@ export interface KeyDocument {
   /** Owners whose keys ended, or who came, in the last minutes; a new leader counts them too. */
   readonly ended?: readonly EndedKeys[];
   readonly arrived?: readonly OwnerAt[];
+  /** When a loss of many keys was last seen; the owner is the mode. */
+  readonly held?: readonly OwnerAt[];
 }
 
 /** The collection's documents have several shapes, each by its `_id`. */
@@ -153,7 +155,8 @@ export class KeyDocuments {
       synced,
       ended,
       arrived,
-    }: { readonly synced: boolean } & Required<Pick<KeyDocument, 'ended' | 'arrived'>>,
+      held,
+    }: { readonly synced: boolean } & Required<Pick<KeyDocument, 'ended' | 'arrived' | 'held'>>,
   ): Promise<void> {
     const now = this.#clock.now();
     // After a restore, ingest may already know `version + 1`, and this clock may be behind.
@@ -167,6 +170,7 @@ export class KeyDocuments {
           keys,
           ended,
           arrived,
+          held,
           ...(synced ? { syncedAt: now } : {}),
         },
       },
