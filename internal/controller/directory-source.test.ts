@@ -63,6 +63,22 @@ describe('a file that cannot be read', () => {
   const file = (): string => join(folder, 'bad.yaml');
   test.each<[string, told: string, make: () => Promise<unknown>]>([
     ['empty', 'it is empty', () => writeFile(file(), '')],
+    ['of comments only', 'it is empty', () => writeFile(file(), '# Keys of acme\n---\n')],
+    [
+      'of other text',
+      'it has something that is no manifest',
+      () => writeFile(file(), 'not found\n'),
+    ],
+    [
+      'of another map',
+      'it has something that is no manifest',
+      () => writeFile(file(), '404: Not Found\n'),
+    ],
+    [
+      'cut after a key of a map',
+      'it has something that is no manifest',
+      () => writeFile(file(), 'apiVersion: v1\n'),
+    ],
     ['without YAML', 'SyntaxError', () => writeFile(file(), 'kind: [')],
     ['half written', 'SyntaxError', () => writeFile(file(), manifestOf('bad').slice(0, 60))],
     [

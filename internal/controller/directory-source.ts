@@ -157,14 +157,17 @@ const uidOf = (file: string, name: string): string => `${file}#${name}`;
 const fileOf = (uid: string): string => /^(.*?\.(?:ya?ml|json))#/.exec(uid)?.[1] ?? '';
 
 function readManifest(file: string, text: string): PartnerSecret[] {
-  // Editors empty a file before they fill it.
-  if (text.trim() === '') throw new RangeError('it is empty');
   const documents = parseAllDocuments(text);
-  return (Array.isArray(documents) ? documents : []).flatMap((document) => {
+  const values = (Array.isArray(documents) ? documents : []).flatMap((document) => {
     if (document.errors.length > 0) throw new SyntaxError('not YAML');
-    const value = document.toJS() as Manifest | null;
-    if (value?.kind !== 'Secret' || value.metadata?.labels?.[PARTNER_LABEL] === undefined)
-      return [];
+    return (document.toJS() as Manifest | null) ?? [];
+  });
+  // Editors empty a file before they fill it.
+  if (values.length === 0) throw new RangeError('it is empty');
+  return values.flatMap((value) => {
+    if (typeof value.kind !== 'string')
+      throw new RangeError('it has something that is no manifest');
+    if (value.kind !== 'Secret' || value.metadata?.labels?.[PARTNER_LABEL] === undefined) return [];
     const secret = readSecret(value);
     return [{ ...secret, uid: uidOf(file, secret.name) }];
   });

@@ -16,20 +16,26 @@ export interface GuardMemory {
   readonly ended: readonly EndedKeys[];
   /** Owners that got their first key in the last ten minutes. */
   readonly arrived: readonly OwnerAt[];
+  /** When a loss was last seen: the owner is the mode. */
+  readonly held: readonly OwnerAt[];
 }
 
+/** Without keys that were revoked or have ended: a partner with such a key only has none. */
 interface GuardedRound {
   readonly now: Date;
   readonly memory: GuardMemory;
   /** The keys before the round. */
   readonly stored: readonly StoredKey[];
-  /** The keys after the round if the guard keeps none, by hash. */
-  readonly next: ReadonlyMap<string, StoredKey>;
-  /** Stored keys that no Secret holds and no operator revoked. */
+  /** The keys after the round if the guard keeps none. */
+  readonly next: readonly StoredKey[];
+  /** Stored keys that no Secret holds. */
   readonly gone: readonly StoredKey[];
 }
 
-/** Keys that stay, because more than half of `before` owners would have lost all keys; or none. */
+/**
+ * Keys that stay, because more than half of `before` owners would have lost all keys, now or some
+ * minutes ago: Secrets return one after another. Or none.
+ */
 export interface Loss {
   readonly held: readonly StoredKey[];
   readonly before: number;
@@ -42,10 +48,10 @@ export function guardKeys(round: GuardedRound): {
 } {
   const { stored, next, gone } = round;
   const now = timeOf(round);
-  const owners = new Set([...next.values()].map(ownerOf));
+  const owners = new Set(next.map(ownerOf));
   const counts = countsOf(stored);
   const heirs = heirsOf(round, owners);
-  const { ended, arrived } = remembered(round.memory, now, heirs);
+  const { ended, arrived, held: kept } = remembered(round.memory, now, heirs);
   const renamed = new Set(heirs.values());
   const isNew = (owner: string): boolean =>
     !counts.has(owner) && !ended.has(owner) && !renamed.has(owner);
@@ -55,7 +61,7 @@ export function guardKeys(round: GuardedRound): {
   const lately = new Set([...owners, ...ended.keys(), ...lost.map(ownerOf)]);
   const known = [...lately].filter((owner) => !isNew(owner));
   const keysOf = (owner: string): number =>
-    Math.max(counts.get(owner) ?? 0, ended.get(owner)?.keys ?? 0);
+    Math.max(counts.get(owner) ?? 0, ended.get(owner)?.keys ?? 1);
   const areMany = known.reduce((sum, owner) => sum + keysOf(owner), 0) > ENDED_FREELY;
   const losses = [false, true].map((test): Loss => {
     const theirs = known.filter((owner) => isTestOwner(owner) === test);
@@ -63,8 +69,13 @@ export function guardKeys(round: GuardedRound): {
     // A new installation has only owners that came lately.
     const judged = older.length > ENDED_FREELY ? older : theirs;
     const isLoss = areMany && areMostGone(judged, owners);
-    const held = lost.filter((key) => isLoss && isTestOwner(ownerOf(key)) === test);
-    return { held, before: judged.length };
+    const mode = ownerName('', test ? { test } : {});
+    const ofMode = lost.filter((key) => isTestOwner(ownerOf(key)) === test);
+    const heldMs = now.getTime() - (kept.get(mode)?.at.getTime() ?? -Infinity);
+    // A row is written anew seldom: each write makes every ingest read all keys.
+    if (isLoss && heldMs > WINDOW_MS / 2) kept.set(mode, { owner: mode, at: now });
+    if (ofMode.length === 0) kept.delete(mode);
+    return { held: kept.has(mode) ? ofMode : [], before: judged.length };
   });
 
   const held = new Set(losses.flatMap((loss) => loss.held));
@@ -74,8 +85,11 @@ export function guardKeys(round: GuardedRound): {
   return {
     losses,
     memory: {
-      ended: [...ended.values()].toSorted(byTime).slice(-KEYS_MAX),
-      arrived: [...arrived.values()].filter(({ owner }) => owners.has(owner) || ended.has(owner)),
+      ended: latest([...ended.values()]),
+      arrived: latest(
+        [...arrived.values()].filter(({ owner }) => owners.has(owner) || ended.has(owner)),
+      ),
+      held: [...kept.values()],
     },
   };
 }
@@ -91,17 +105,21 @@ function heirsOf(
   { stored, next }: GuardedRound,
   owners: ReadonlySet<string>,
 ): ReadonlyMap<string, string> {
+  const later = new Map(next.map((key) => [key.hash, ownerOf(key)]));
   const moved = stored.flatMap((key): [string, string][] => {
-    const [owner, later] = [ownerOf(key), next.get(key.hash)];
-    return later === undefined || owners.has(owner) ? [] : [[owner, ownerOf(later)]];
+    const [owner, heir] = [ownerOf(key), later.get(key.hash)];
+    return heir === undefined || owners.has(owner) ? [] : [[owner, heir]];
   });
   return new Map(moved);
 }
 
 /** Never before what was remembered, by up to a day: another leader's clock may be right. */
-function timeOf({ now, memory: { ended, arrived } }: GuardedRound): Date {
-  const latest = [...ended, ...arrived].reduce((ms, { at }) => Math.max(ms, at.getTime()), 0);
-  return new Date(Math.max(now.getTime(), Math.min(latest, now.getTime() + DAY_MS)));
+function timeOf({ now, memory: { ended, arrived, held } }: GuardedRound): Date {
+  const last = [...ended, ...arrived, ...held].reduce(
+    (ms, { at }) => Math.max(ms, at.getTime()),
+    0,
+  );
+  return new Date(Math.max(now.getTime(), Math.min(last, now.getTime() + DAY_MS)));
 }
 
 /** Rows by owner, under its name of today. */
@@ -109,7 +127,11 @@ function remembered(
   memory: GuardMemory,
   now: Date,
   heirs: ReadonlyMap<string, string>,
-): { readonly ended: Map<string, EndedKeys>; readonly arrived: Map<string, OwnerAt> } {
+): {
+  readonly ended: Map<string, EndedKeys>;
+  readonly arrived: Map<string, OwnerAt>;
+  readonly held: Map<string, OwnerAt>;
+} {
   const recent = <Row extends OwnerAt>(rows: readonly Row[]): Row[] =>
     rows
       .filter(({ at }) => now.getTime() - at.getTime() < WINDOW_MS)
@@ -121,6 +143,7 @@ function remembered(
   return {
     ended: new Map(recent(memory.ended).map((row) => [row.owner, row])),
     arrived: new Map(recent(memory.arrived).map((row) => [row.owner, row])),
+    held: new Map(recent(memory.held).map((row) => [row.owner, row])),
   };
 }
 
@@ -129,6 +152,8 @@ function countsOf(keys: readonly StoredKey[]): ReadonlyMap<string, number> {
   return new Map(groups.map(([owner, { length }]) => [owner, length]));
 }
 
-const byTime = (one: OwnerAt, other: OwnerAt): number => one.at.getTime() - other.at.getTime();
+/** The document has room for so many rows, and Secrets may name more partners. */
+const latest = <Row extends OwnerAt>(rows: readonly Row[]): readonly Row[] =>
+  rows.toSorted((one, other) => one.at.getTime() - other.at.getTime()).slice(-KEYS_MAX);
 
 const ownerOf = ({ partnerId, terms }: StoredKey): string => ownerName(partnerId, terms);

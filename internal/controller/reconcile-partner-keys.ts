@@ -57,16 +57,17 @@ export async function reconcileKeys(
     heldBy: (hash) => stored.get(hash)?.source,
   });
   const now = clock.now();
-  const { ended = [], arrived = [] } = document;
+  const { ended = [], arrived = [], held = [] } = document;
   // An incomplete list changes no key.
   const plan = planRound(list.complete ? wanted : stored, stored, {
     now,
-    memory: { ended, arrived },
+    memory: { ended, arrived, held },
     revoked,
   });
   const { keys, put, removed, problems: ofPlan, memory } = plan;
   const isChange = put > 0 || removed.length > 0;
-  if (isChange || (list.complete && document.syncedAt === undefined))
+  const isFirst = list.complete && document.syncedAt === undefined;
+  if (isChange || isFirst || !isDeepStrictEqual(memory.held, held))
     await store.documents.replace(document.version, keys, { synced: list.complete, ...memory });
   if (isChange)
     log.info({ put, remove: removed.length, complete: list.complete }, 'partner keys changed');
@@ -210,8 +211,15 @@ function planRound(
   const gone = all.filter(({ hash }) => !wanted.has(hash));
   for (const { hash } of gone) next.delete(hash);
 
-  const unconfirmed = gone.filter(({ hash }) => !revoked.has(hash));
-  const guarded = guardKeys({ now, memory, stored: all, next, gone: unconfirmed });
+  const counts = ({ hash, terms: { notAfter } }: StoredKey): boolean =>
+    !revoked.has(hash) && (notAfter === undefined || notAfter > now);
+  const guarded = guardKeys({
+    now,
+    memory,
+    stored: all.filter(counts),
+    next: [...next.values()].filter(counts),
+    gone: gone.filter(counts),
+  });
   const { losses } = guarded;
   const held = losses.flatMap((loss) => loss.held);
   for (const key of held) next.set(key.hash, key);
