@@ -72,7 +72,7 @@ export function guardKeys(round: GuardedRound): {
     const mode = ownerName('', test ? { test } : {});
     const ofMode = lost.filter((key) => isTestOwner(ownerOf(key)) === test);
     const heldMs = now.getTime() - (kept.get(mode)?.at.getTime() ?? -Infinity);
-    // A row is written anew seldom: each write makes every ingest read all keys.
+    // A row is written again seldom: each write makes every ingest read all keys.
     if (isLoss && heldMs > WINDOW_MS / 2) kept.set(mode, { owner: mode, at: now });
     if (ofMode.length === 0) kept.delete(mode);
     return { held: kept.has(mode) ? ofMode : [], before: judged.length };
@@ -152,7 +152,7 @@ function countsOf(keys: readonly StoredKey[]): ReadonlyMap<string, number> {
   return new Map(groups.map(([owner, { length }]) => [owner, length]));
 }
 
-/** The document has room for so many rows, and Secrets may name more partners. */
+/** The document has room for this number of rows, and Secrets may name more partners. */
 const latest = <Row extends OwnerAt>(rows: readonly Row[]): readonly Row[] =>
   rows.toSorted((one, other) => one.at.getTime() - other.at.getTime()).slice(-KEYS_MAX);
 
