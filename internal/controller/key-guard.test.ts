@@ -15,7 +15,7 @@ const keyOf = (partnerId: string): StoredKey => ({
 
 test('the memory has room in the document, however many partners have Secrets', () => {
   const next = Array.from({ length: 3 * KEYS_MAX }, (_none, at) => keyOf(`p${at}`));
-  const memory = { ended: [], arrived: [], held: [] };
+  const memory = { ended: [], arrived: [] };
   const round = guardKeys({ now, memory, stored: [], next, gone: [] });
   expect(round.memory.arrived).toHaveLength(KEYS_MAX);
 });
@@ -23,7 +23,6 @@ test('the memory has room in the document, however many partners have Secrets', 
 test('a row of an earlier version counts as one key at least', () => {
   const stored = [keyOf('p0'), keyOf('p1')];
   const ended = ['p2', 'p3'].map((owner) => ({ owner, at: now }));
-  const memory = { ended, arrived: [], held: [] };
-  const round = guardKeys({ now, memory, stored, next: [], gone: stored });
+  const round = guardKeys({ now, memory: { ended, arrived: [] }, stored, next: [], gone: stored });
   expect(round.losses[0]?.held).toEqual(stored);
 });

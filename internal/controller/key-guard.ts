@@ -16,8 +16,6 @@ export interface GuardMemory {
   readonly ended: readonly EndedKeys[];
   /** Owners that got their first key in the last ten minutes. */
   readonly arrived: readonly OwnerAt[];
-  /** When a loss was last seen: the owner is the mode. */
-  readonly held: readonly OwnerAt[];
 }
 
 /** Without keys that were revoked or have ended: a partner with such a key only has none. */
@@ -32,10 +30,7 @@ interface GuardedRound {
   readonly gone: readonly StoredKey[];
 }
 
-/**
- * Keys that stay, because more than half of `before` owners would have lost all keys, now or some
- * minutes ago: Secrets return one after another. Or none.
- */
+/** Keys that stay, because more than half of `before` owners would have lost all keys; or none. */
 export interface Loss {
   readonly held: readonly StoredKey[];
   readonly before: number;
@@ -51,7 +46,7 @@ export function guardKeys(round: GuardedRound): {
   const owners = new Set(next.map(ownerOf));
   const counts = countsOf(stored);
   const heirs = heirsOf(round, owners);
-  const { ended, arrived, held: kept } = remembered(round.memory, now, heirs);
+  const { ended, arrived } = remembered(round.memory, now, heirs);
   const renamed = new Set(heirs.values());
   const isNew = (owner: string): boolean =>
     !counts.has(owner) && !ended.has(owner) && !renamed.has(owner);
@@ -69,6 +64,7 @@ export function guardKeys(round: GuardedRound): {
     // A new installation has only owners that came lately.
     const judged = older.length > ENDED_FREELY ? older : theirs;
     const isLoss = areMany && areMostGone(judged, owners);
+<<<<<<< HEAD
     const mode = ownerName('', test ? { test } : {});
     const ofMode = lost.filter((key) => isTestOwner(ownerOf(key)) === test);
     const heldMs = now.getTime() - (kept.get(mode)?.at.getTime() ?? -Infinity);
@@ -76,6 +72,10 @@ export function guardKeys(round: GuardedRound): {
     if (isLoss && heldMs > WINDOW_MS / 2) kept.set(mode, { owner: mode, at: now });
     if (ofMode.length === 0) kept.delete(mode);
     return { held: kept.has(mode) ? ofMode : [], before: judged.length };
+=======
+    const held = lost.filter((key) => isLoss && isTestOwner(ownerOf(key)) === test);
+    return { held, before: judged.length };
+>>>>>>> parent of 7feaabb3 (Keep held keys while Secrets return one after another)
   });
 
   const held = new Set(losses.flatMap((loss) => loss.held));
@@ -89,7 +89,6 @@ export function guardKeys(round: GuardedRound): {
       arrived: latest(
         [...arrived.values()].filter(({ owner }) => owners.has(owner) || ended.has(owner)),
       ),
-      held: [...kept.values()],
     },
   };
 }
@@ -114,11 +113,8 @@ function heirsOf(
 }
 
 /** Never before what was remembered, by up to a day: another leader's clock may be right. */
-function timeOf({ now, memory: { ended, arrived, held } }: GuardedRound): Date {
-  const last = [...ended, ...arrived, ...held].reduce(
-    (ms, { at }) => Math.max(ms, at.getTime()),
-    0,
-  );
+function timeOf({ now, memory: { ended, arrived } }: GuardedRound): Date {
+  const last = [...ended, ...arrived].reduce((ms, { at }) => Math.max(ms, at.getTime()), 0);
   return new Date(Math.max(now.getTime(), Math.min(last, now.getTime() + DAY_MS)));
 }
 
@@ -127,11 +123,7 @@ function remembered(
   memory: GuardMemory,
   now: Date,
   heirs: ReadonlyMap<string, string>,
-): {
-  readonly ended: Map<string, EndedKeys>;
-  readonly arrived: Map<string, OwnerAt>;
-  readonly held: Map<string, OwnerAt>;
-} {
+): { readonly ended: Map<string, EndedKeys>; readonly arrived: Map<string, OwnerAt> } {
   const recent = <Row extends OwnerAt>(rows: readonly Row[]): Row[] =>
     rows
       .filter(({ at }) => now.getTime() - at.getTime() < WINDOW_MS)
@@ -143,7 +135,6 @@ function remembered(
   return {
     ended: new Map(recent(memory.ended).map((row) => [row.owner, row])),
     arrived: new Map(recent(memory.arrived).map((row) => [row.owner, row])),
-    held: new Map(recent(memory.held).map((row) => [row.owner, row])),
   };
 }
 

@@ -57,17 +57,16 @@ export async function reconcileKeys(
     heldBy: (hash) => stored.get(hash)?.source,
   });
   const now = clock.now();
-  const { ended = [], arrived = [], held = [] } = document;
+  const { ended = [], arrived = [] } = document;
   // An incomplete list changes no key.
   const plan = planRound(list.complete ? wanted : stored, stored, {
     now,
-    memory: { ended, arrived, held },
+    memory: { ended, arrived },
     revoked,
   });
   const { keys, put, removed, problems: ofPlan, memory } = plan;
   const isChange = put > 0 || removed.length > 0;
-  const isFirst = list.complete && document.syncedAt === undefined;
-  if (isChange || isFirst || !isDeepStrictEqual(memory.held, held))
+  if (isChange || (list.complete && document.syncedAt === undefined))
     await store.documents.replace(document.version, keys, { synced: list.complete, ...memory });
   if (isChange)
     log.info({ put, remove: removed.length, complete: list.complete }, 'partner keys changed');

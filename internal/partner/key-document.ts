@@ -60,8 +60,6 @@ export interface KeyDocument {
   /** Owners whose keys ended, or who came, in the last minutes; a new leader counts them too. */
   readonly ended?: readonly EndedKeys[];
   readonly arrived?: readonly OwnerAt[];
-  /** When a loss of many keys was last seen; the owner is the mode. */
-  readonly held?: readonly OwnerAt[];
 }
 
 /** The collection's documents have several shapes, each by its `_id`. */
@@ -156,8 +154,7 @@ export class KeyDocuments {
       synced,
       ended,
       arrived,
-      held,
-    }: { readonly synced: boolean } & Required<Pick<KeyDocument, 'ended' | 'arrived' | 'held'>>,
+    }: { readonly synced: boolean } & Required<Pick<KeyDocument, 'ended' | 'arrived'>>,
   ): Promise<void> {
     const now = this.#clock.now();
     // After a restore, ingest may already know `version + 1`, and this clock may be behind.
@@ -171,7 +168,6 @@ export class KeyDocuments {
           keys,
           ended,
           arrived,
-          held,
           ...(synced ? { syncedAt: now } : {}),
         },
       },

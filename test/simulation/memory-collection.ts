@@ -140,6 +140,7 @@ function duplicateKey(key: string): MongoServerError {
 function matches(document: Document, filter: Document): boolean {
   return Object.entries(filter).every(([path, wanted]) => {
     if (path === '$or') return (wanted as Document[]).some((one) => matches(document, one));
+    if (path === '$nor') return !(wanted as Document[]).some((one) => matches(document, one));
     if (path === '$and') return (wanted as Document[]).every((one) => matches(document, one));
     if (path.startsWith('$')) throw new Error(`the model knows no ${path}`);
     if (wanted === undefined) throw new Error(`undefined in a filter: ${path}`);
