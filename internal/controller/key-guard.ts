@@ -64,18 +64,8 @@ export function guardKeys(round: GuardedRound): {
     // A new installation has only owners that came lately.
     const judged = older.length > ENDED_FREELY ? older : theirs;
     const isLoss = areMany && areMostGone(judged, owners);
-<<<<<<< HEAD
-    const mode = ownerName('', test ? { test } : {});
-    const ofMode = lost.filter((key) => isTestOwner(ownerOf(key)) === test);
-    const heldMs = now.getTime() - (kept.get(mode)?.at.getTime() ?? -Infinity);
-    // A row is written again seldom: each write makes every ingest read all keys.
-    if (isLoss && heldMs > WINDOW_MS / 2) kept.set(mode, { owner: mode, at: now });
-    if (ofMode.length === 0) kept.delete(mode);
-    return { held: kept.has(mode) ? ofMode : [], before: judged.length };
-=======
     const held = lost.filter((key) => isLoss && isTestOwner(ownerOf(key)) === test);
     return { held, before: judged.length };
->>>>>>> parent of 7feaabb3 (Keep held keys while Secrets return one after another)
   });
 
   const held = new Set(losses.flatMap((loss) => loss.held));

@@ -23,7 +23,7 @@ const keys = Array.from({ length: KEYS_MAX - OF_THE_WORLD }, (_, index): StoredK
 const documents = new KeyDocuments({ db: world.stores.db, clock });
 await documents.take('test');
 const version = (await documents.version())!;
-await documents.replace(version, keys, { synced: true, ended: [], arrived: [], held: [] });
+await documents.replace(version, keys, { synced: true, ended: [], arrived: [] });
 const desk = await world.start('console');
 
 const rowsOf = (page: string): number => page.match(/<th scope="row"/g)?.length ?? 0;
@@ -65,6 +65,6 @@ test('a change of the keys is seen at once', async () => {
   expect((await open('/partners/partner-09899')).text).not.toContain('No key of this partner');
   const now = (await documents.version())!;
   const rest = keys.filter(({ partnerId }) => partnerId !== 'partner-09899');
-  await documents.replace(now, rest, { synced: true, ended: [], arrived: [], held: [] });
+  await documents.replace(now, rest, { synced: true, ended: [], arrived: [] });
   expect((await open('/partners/partner-09899')).text).toContain('No key of this partner');
 });
