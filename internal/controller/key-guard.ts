@@ -51,10 +51,11 @@ export function guardKeys(round: GuardedRound): {
   const isNew = (owner: string): boolean =>
     !counts.has(owner) && !ended.has(owner) && !renamed.has(owner);
 
-  // An owner that has another key, or whose key has another owner now, has lost none.
-  const lost = gone.filter((key) => !owners.has(ownerOf(key)) && !heirs.has(ownerOf(key)));
+  // An owner that has another key has lost none.
+  const lost = gone.filter((key) => !owners.has(ownerOf(key)));
   const lately = new Set([...owners, ...ended.keys(), ...lost.map(ownerOf)]);
-  const known = [...lately].filter((owner) => !isNew(owner));
+  // One whose key has another owner now was renamed.
+  const known = [...lately].filter((owner) => !isNew(owner) && !heirs.has(owner));
   const keysOf = (owner: string): number =>
     Math.max(counts.get(owner) ?? 0, ended.get(owner)?.keys ?? 1);
   const areMany = known.reduce((sum, owner) => sum + keysOf(owner), 0) > ENDED_FREELY;

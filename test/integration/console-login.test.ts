@@ -363,7 +363,8 @@ test('two tabs that log in both get their page, and back and reload at the callb
       if (request.url().includes('/login/callback')) callbacks.push(request.url());
     });
     await submitLogIn(tab, 'viewer');
-    expect(tab.url()).toBe(desk.url + paths[index]);
+    // The callback leads on.
+    await eventually('its page', () => tab.url() === desk.url + paths[index]);
   }
   const [tab] = tabs;
   await tab!.bringToFront();

@@ -88,7 +88,6 @@ test('files may hold data, stringData, several documents or JSON, and other obje
     'unlabelled.yaml',
     `apiVersion: v1\nkind: Secret\nmetadata:\n  name: x\nstringData:\n  a: ${unlabelled}\n`,
   );
-  await write('comment.yaml', '# nothing yet\n');
   const base64 = Buffer.from(`${encoded}\n`).toString('base64');
   await write(
     'many.yaml',

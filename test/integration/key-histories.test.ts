@@ -254,9 +254,9 @@ class History {
     const stored = new Map((await storedKeys(stores.db)).map((one) => [one.hash, one]));
     const isInSecrets = ({ hash }: StoredKey): boolean =>
       this.#secretsWith(KEYS.findIndex((text) => hashApiKey(text) === hash)).length > 0;
-    const present = new Set(
-      [...stored.values()].filter(isInSecrets).map(({ partnerId }) => partnerId),
-    );
+    // A revoked key is none.
+    const works = (key: StoredKey): boolean => isInSecrets(key) && !this.#revoked.has(key.hash);
+    const present = new Set([...stored.values()].filter(works).map(({ partnerId }) => partnerId));
     for (const [index, text] of KEYS.entries()) {
       const hash = hashOf(index);
       const found = this.#cache.lookup(text);
