@@ -339,19 +339,24 @@ describe('25 of 40 partners lose their keys', () => {
         return spent;
       },
     ],
-  ])('a key that %s is none: a partner that keeps only such a key has lost all', async (_, spend) => {
-    const spent = await spend(many40.map((one) => secret(one.partnerId, { name: `old-${one.name}` })));
-    await round([...many40, ...spent]);
-    nowMs += 11 * MINUTE_MS;
-    await round([...many40.slice(0, STAY), ...spent]);
-    const hashes = (await storedKeys(stores.db)).map(({ hash }) => hash);
-    for (const one of many40) expect(hashes).toContain(hashIn(one));
-    expect(told()).toHaveLength(1);
-    // Their own end is no loss.
-    await round(many40);
-    expect(told()).toEqual([]);
-    expect(await stored()).toHaveLength(40);
-  });
+  ])(
+    'a key that %s is none: a partner that keeps only such a key has lost all',
+    async (_, spend) => {
+      const spent = await spend(
+        many40.map((one) => secret(one.partnerId, { name: `old-${one.name}` })),
+      );
+      await round([...many40, ...spent]);
+      nowMs += 11 * MINUTE_MS;
+      await round([...many40.slice(0, STAY), ...spent]);
+      const hashes = (await storedKeys(stores.db)).map(({ hash }) => hash);
+      for (const one of many40) expect(hashes).toContain(hashIn(one));
+      expect(told()).toHaveLength(1);
+      // Their own end is no loss.
+      await round(many40);
+      expect(told()).toEqual([]);
+      expect(await stored()).toHaveLength(40);
+    },
+  );
 
   test('what the guard remembers is bounded by the partners, and ends after ten minutes', async () => {
     await round(many40);
