@@ -76,7 +76,7 @@ const skew = fc.integer({ min: -60_000, max: 60_000 });
 const time = fc.oneof(fc.nat(2_000), fc.nat(PLANNED_MS));
 const person = fc.nat(PEOPLE - 1);
 
-export const orderEvents: readonly OrderEvent[] = [
+export const ordersOfOne = [
   'retry',
   'resend',
   'correct_address',
@@ -85,6 +85,9 @@ export const orderEvents: readonly OrderEvent[] = [
   'close',
   'reopen',
   'bounce',
+] as const satisfies OrderEvent[];
+export const orderEvents: readonly OrderEvent[] = [
+  ...ordersOfOne,
   ...(Object.keys(bulkOrders) as BulkOrder[]),
 ];
 const HOUR_MS = 60 * MINUTE_MS;

@@ -1,6 +1,7 @@
 /** Each pair of operators' orders at one moment, cut at each write. */
 import { expect, test } from '@jest/globals';
-import { meet, orders, starts, writesOf, type Meeting } from './two-orders.ts';
+import { ordersOfOne as orders } from './plan.ts';
+import { meet, starts, writesOf, type Meeting } from './two-orders.ts';
 
 /** Before each write; and after the first call, as what is read then may not fit what it found. */
 const stopsOf = (writes: readonly number[]): Set<number> =>

@@ -21,17 +21,6 @@ const TURN_MS = 10;
 const WORKS_FOR_MS = 3_600_000;
 const TRIES = 3;
 
-export const orders = [
-  'retry',
-  'resend',
-  'correct_address',
-  'release',
-  'erase',
-  'close',
-  'reopen',
-  'bounce',
-] as const satisfies OrderEvent[];
-
 const waiting = async (stage: Stage): Promise<void> => {
   await stage.submit();
   stage.world.smtp.away = true;
