@@ -98,8 +98,12 @@ path: node_modules stores ## Print the measured path of a POST: each function of
 	@$(NODE) node test/path/path.ts $(if $(JSON),--json) $(if $(RECORD),--record)
 
 ##@ Build it
-build: node_modules ## Compile to dist/
-	@rm -rf dist && $(NODE) npm run -s build && echo "built dist/cmd/{ingest,processor,controller,console,cli}/main.js"
+build: dist/.made ## Compile to dist/, if a source has changed
+	@echo "built dist/cmd/{ingest,processor,controller,console,cli}/main.js"
+
+# A folder is newer when a file left it.
+dist/.made: package-lock.json package.json tsconfig.json tsconfig.build.json $(shell find cmd internal -not -name '*.test.ts') | node_modules
+	@rm -rf dist && $(NODE) npm run -s build && touch $@
 
 image: node_modules ## Build the container image (IMAGE=partner-ingest:dev BASE_IMAGE=…) with Docker, and say the size
 	docker build -t $(IMAGE) $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) --build-arg REVISION="$$(git rev-parse HEAD 2>/dev/null || echo unknown)" \
