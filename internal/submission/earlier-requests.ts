@@ -1,6 +1,7 @@
 /**
  * Who came first: finds an open request of the same applicant that was received before another one
- * and has no account yet. Requests whose partner is on hold do not count.
+ * and has no account yet: by EIN, and by e-mail address once it was claimed. Requests whose partner
+ * is on hold do not count.
  */
 import type { Collection, Db, Filter } from 'mongodb';
 import type { Applicant } from '../application/fields.ts';
@@ -10,7 +11,7 @@ import { joinCalls, type JoinedAnswer } from '../platform/process/batcher.ts';
 import { JOINED_AT_MOST } from '../platform/stores/mongo-joined.ts';
 import { unlessTooLong } from '../platform/stores/mongo-read.ts';
 import { dueFields, type DueRecord } from './due-work.ts';
-import { live, submissionCollection, type SubmissionRecord } from './submission.ts';
+import { claimedBefore, live, submissionCollection, type SubmissionRecord } from './submission.ts';
 
 /** `unknown`: too many requests name the applicant to look through them in time. */
 export type Earlier = DueRecord | 'unknown' | undefined;
@@ -75,8 +76,8 @@ export class EarlierRequests {
   #isBefore(other: OpenRequest, asker: Asker): boolean {
     const { email, ein } = asker.applicant;
     const isSame =
-      (email !== undefined && other.applicant?.email === email) ||
-      (ein !== undefined && other.applicant?.ein === ein);
+      (ein !== undefined && other.applicant?.ein === ein) ||
+      (email !== undefined && other.applicant?.email === email && other.version > 0);
     const isAmong = this.#mode.test !== true || other.partnerId === asker.partnerId;
     return isSame && isAmong && other._id < asker._id;
   }
@@ -105,7 +106,10 @@ export class EarlierRequests {
       state: 'recorded',
       ...(onHold.length === 0 ? {} : { partnerId: { $nin: [...onHold] } }),
       ...before,
-      $or: [{ 'applicant.email': isOneOf('email') }, { 'applicant.ein': isOneOf('ein') }],
+      $or: [
+        { 'applicant.ein': isOneOf('ein') },
+        { 'applicant.email': isOneOf('email'), ...claimedBefore },
+      ],
     };
     const projection = { ...dueFields, applicant: 1 };
     const found = await this.#collection

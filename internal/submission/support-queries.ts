@@ -16,7 +16,13 @@ import {
 import { idempotencyDigest } from './idempotency.ts';
 import { rateLimitedCollection, type RateLimitedRecord } from './over-limit.ts';
 import { isOpen, openStates, type State } from './states.ts';
-import { live, liveOpen, submissionCollection, type SubmissionRecord } from './submission.ts';
+import {
+  claimedBefore,
+  live,
+  liveOpen,
+  submissionCollection,
+  type SubmissionRecord,
+} from './submission.ts';
 
 const BODY_PAGE = 100;
 /** If reading an applicant's requests takes longer, all are searched, newest first. */
@@ -290,8 +296,8 @@ export class SupportQueries {
 function filterOf(search: Search): Filter<SubmissionRecord> {
   const { email, ein, partner, state, name, reason, field, httpStatus, keyId, mode } = search;
   const { idempotencyKey: key, wholeName: whole = false } = search;
+  const either: Filter<SubmissionRecord>[] = [];
   const filter: Record<string, unknown> = defined({
-    'applicant.email': email,
     'applicant.ein': ein,
     partnerId: partner,
     state,
@@ -310,10 +316,19 @@ function filterOf(search: Search): Filter<SubmissionRecord> {
   if (field !== undefined)
     filter['reasons'] = { $elemMatch: { field, ...defined({ code: reason }) } };
   else if (reason !== undefined)
-    filter['$or'] = [
-      { lastError: { $regex: literally(reason), $options: 'i' } },
-      { 'reasons.code': reason },
-    ];
+    either.push({
+      $or: [
+        { lastError: { $regex: literally(reason), $options: 'i' } },
+        { 'reasons.code': reason },
+      ],
+    });
+  if (email !== undefined) {
+    const unclaimed = { version: 0, state: 'recorded', dueAt: { $exists: true } } as const;
+    either.push({
+      $or: [unclaimed, claimedBefore].map((when) => ({ 'applicant.email': email, ...when })),
+    });
+  }
+  if (either.length > 0) filter['$and'] = either;
   const ids = defined({ $gte: firstAt(search.since), $lt: search.before ?? firstAt(search.until) });
   if (Object.keys(ids).length > 0) filter['_id'] = ids;
   return filter;

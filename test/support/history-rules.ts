@@ -217,7 +217,7 @@ function checkRecord(
   }
 }
 
-/** An account never belongs to a later request while an earlier one was due. */
+/** An EIN never belongs to a later request while an earlier one was due. */
 function checkOrder(
   record: SubmissionRecord,
   accountOf: ReadonlyMap<string, Account>,
@@ -225,8 +225,8 @@ function checkOrder(
   report: Report,
 ): void {
   const { _id: id, reasons = [] } = record;
-  for (const { duplicateOf = '' } of reasons) {
-    const account = accountOf.get(duplicateOf);
+  for (const { code, duplicateOf = '' } of reasons) {
+    const account = code === 'duplicate_ein' ? accountOf.get(duplicateOf) : undefined;
     if (account !== undefined && duplicateOf > id && keptItsPlace(record, account))
       report('overtaken', id, `came before ${duplicateOf}, whose account stands in its way`);
   }
