@@ -22,15 +22,10 @@ import {
 import { Contact } from '../../internal/platform/process/contact-failure.ts';
 import { createRedis } from '../../internal/platform/stores/redis.ts';
 import { processSubmission } from '../../internal/processor/attempt.ts';
-import {
-  FINISH_WORK_MS,
-  Holds,
-  Line,
-  OutageGate,
-  Reconcile,
-  RECONCILE_EVERY_MS,
-  worksOf,
-} from '../../internal/processor/line.ts';
+import { Holds } from '../../internal/processor/holds.ts';
+import { FINISH_WORK_MS, Line, worksOf } from '../../internal/processor/line.ts';
+import { OutageGate } from '../../internal/processor/outage-gate.ts';
+import { Reconcile, RECONCILE_EVERY_MS } from '../../internal/processor/reconcile.ts';
 import type { AttemptTools } from '../../internal/processor/step.ts';
 import { Consumer } from '../../internal/queue/consume.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';

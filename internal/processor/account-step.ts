@@ -5,31 +5,24 @@ import { decideOnCreation, type CreationFact, type Reason } from '../application
 import { endingOf, MAIL_PROBES } from '../application/sandbox-endings.ts';
 import type { Account } from '../account/account.ts';
 import { jittered } from '../platform/process/deadline.ts';
-import { traceFields } from '../platform/process/tracing.ts';
-import { beginFirstMail, noteUnsent } from './mail-step.ts';
 import type { OpenRecord } from '../submission/submission.ts';
 import type { Changes } from '../submission/worker-moves.ts';
-import {
-  LOST,
-  verdictOfError,
-  type Attempt,
-  type AttemptTools,
-  type StepEnd,
-  type Verdict,
-} from './step.ts';
+import { beginFirstMail, noteAborted, noteUnsent } from './mail-step.ts';
+import type { Attempt, AttemptTools, PreparedMail } from './step.ts';
+import { LOST, type Verdict } from './verdict.ts';
 
 /** An earlier request that is not decided by then has lost its place. */
 const WAITS_AT_MOST_MS = 3_600_000;
 /** The next look comes after this share of the time it has waited. */
 const LOOK_AGAIN = { share: 0.25, firstMs: 500, capMs: 60_000 } as const;
 
-export async function createAccount(attempt: Attempt, tools: AttemptTools): Promise<StepEnd> {
+export async function createAccount(attempt: Attempt, tools: AttemptTools): Promise<Verdict> {
   const { record, claim, place } = attempt;
-  const rejected = (reasons: readonly Reason[], of: Applicant): StepEnd =>
+  const rejected = (reasons: readonly Reason[], of: Applicant): Verdict =>
     reject(reasons, unlessStored(of, record));
   const parsed = parseApplication(record.body?.buffer ?? new Uint8Array());
   if (!parsed.valid) return rejected(parsed.reasons, normalizedApplicant(parsed.claimed));
-  if (!claim.mayGoOn) return { verdict: LOST };
+  if (!claim.mayGoOn) return LOST;
   const { application } = parsed;
   const applicant = normalizedApplicant(application);
   const ending = record.test ? endingOf(application.ein) : undefined;
@@ -40,17 +33,12 @@ export async function createAccount(attempt: Attempt, tools: AttemptTools): Prom
   const drafted = { ...tools.accounts.draft(application, owner), ...judged };
   const known =
     ending === undefined ? await waitForEarlier(drafted, applicant, attempt, tools) : undefined;
-  if (known?.kind === 'waits') return { verdict: known };
-  if (!claim.mayGoOn) return { verdict: LOST };
+  if (known?.kind === 'waits') return known;
+  if (!claim.mayGoOn) return LOST;
   const hasMail = place !== undefined && known === undefined;
-  const first = hasMail ? beginFirstMail(drafted, attempt, tools) : undefined;
-  const account = first?.account ?? drafted;
-  const creation =
-    known ??
-    (await tools.accounts
-      .create(account)
-      .catch((error: unknown) => verdictOfError(error, attempt)));
-  if ('failure' in creation) return { verdict: creation, firstMail: first };
+  const firstMail = hasMail ? beginFirstMail(drafted, attempt, tools) : undefined;
+  const account = firstMail?.account ?? drafted;
+  const creation = known ?? (await create(account, firstMail, tools));
 
   const { kind } = creation;
   if (kind !== 'created') tools.metrics.duplicateKeys.inc({ found: kind });
@@ -59,12 +47,26 @@ export async function createAccount(attempt: Attempt, tools: AttemptTools): Prom
   const outcome = decideOnCreation(creation);
   if (outcome.verdict !== 'go_on') return rejected(outcome.reasons, applicant);
   const { accountId } = outcome;
-  const verdict = {
+  return {
     kind: 'done',
     event: 'create_account',
     changes: { accountId, ...unlessStored(applicant, record) },
-  } as const;
-  return { verdict, firstMail: stands ? first : undefined };
+    firstMail: stands ? firstMail : undefined,
+  };
+}
+
+/** If it fails, the account may stand all the same, and its first e-mail does not go out. */
+async function create(
+  account: Account,
+  firstMail: PreparedMail | undefined,
+  tools: AttemptTools,
+): Promise<CreationFact> {
+  try {
+    return await tools.accounts.create(account);
+  } catch (error) {
+    if (firstMail !== undefined) await noteAborted(firstMail, tools);
+    throw error;
+  }
 }
 
 /**
@@ -74,7 +76,7 @@ export async function createAccount(attempt: Attempt, tools: AttemptTools): Prom
 async function waitForEarlier(
   account: Account,
   applicant: Applicant,
-  { record }: Attempt,
+  { record, fields }: Attempt,
   tools: AttemptTools,
 ): Promise<Extract<Verdict, { kind: 'waits' }> | CreationFact | undefined> {
   const earlier = await tools.earlier.of({ ...record, applicant });
@@ -86,7 +88,6 @@ async function waitForEarlier(
   const { waitsSince: since = now } = record;
   const waitedMs = now.getTime() - since.getTime();
   if (waitedMs >= WAITS_AT_MOST_MS) {
-    const fields = { request_id: record._id, ...traceFields(record.traceparent) };
     tools.log.warn(
       fields,
       'an earlier request of the applicant is not decided: this one goes first',
@@ -96,7 +97,7 @@ async function waitForEarlier(
   if (earlier !== 'unknown') await tools.hasten(earlier);
   const { share, firstMs, capMs } = LOOK_AGAIN;
   const delayMs = jittered(Math.min(capMs, Math.max(firstMs, waitedMs * share)));
-  return { kind: 'waits', since, delayMs };
+  return { kind: 'waits', delayMs, changes: { waitsSince: since } };
 }
 
 /** Ingest stores it; a version of the service that did not may have. */
@@ -104,7 +105,7 @@ function unlessStored(applicant: Applicant, { applicant: stored }: OpenRecord): 
   return stored === undefined ? { applicant } : {};
 }
 
-function reject(reasons: readonly Reason[], changes: Changes): StepEnd {
+function reject(reasons: readonly Reason[], changes: Changes): Verdict {
   const reason = reasons.map(({ field, code }) => `${field}: ${code}`).join(', ');
-  return { verdict: { kind: 'done', event: 'reject', changes: { ...changes, reasons, reason } } };
+  return { kind: 'done', event: 'reject', changes: { ...changes, reasons, reason } };
 }

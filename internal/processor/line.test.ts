@@ -1,16 +1,6 @@
-import { afterEach, expect, jest, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import type { MailPlace } from '../mail/mail-gate.ts';
-import { createLogger } from '../platform/process/log.ts';
-import {
-  Line,
-  OutageGate,
-  PROBE_DEADLINE_MS,
-  TEST_MAILS_WAITING,
-  type LineOptions,
-  type Work,
-} from './line.ts';
-
-afterEach(() => void jest.useRealTimers());
+import { Line, TEST_MAILS_WAITING, type LineOptions, type Work } from './line.ts';
 
 const settled = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
@@ -19,6 +9,7 @@ function scene(slots = 1, options: Pick<LineOptions, 'testsMail'> = {}) {
   const begun: string[] = [];
   const places: (MailPlace | undefined)[] = [];
   const ends = new Map<string, () => void>();
+  const goOn = new Map<string, () => void>();
   let free = true;
   const gate: LineOptions['gate'] = {
     choose: ([partnerId]) => (free ? partnerId : undefined),
@@ -42,8 +33,9 @@ function scene(slots = 1, options: Pick<LineOptions, 'testsMail'> = {}) {
     slots,
     gate,
     holds: { has: () => false },
-    work: ({ requestId }, place) => {
+    work: ({ requestId }, place, freeSlot) => {
       begun.push(requestId);
+      goOn.set(requestId, () => freeSlot(requestId));
       places.push(place);
       return new Promise((resolve) => ends.set(requestId, () => resolve(undefined)));
     },
@@ -52,7 +44,7 @@ function scene(slots = 1, options: Pick<LineOptions, 'testsMail'> = {}) {
     ends.get(requestId)?.();
     await settled();
   };
-  return { line, begun, places, end };
+  return { line, begun, places, goOn, end };
 }
 
 const work = (requestId: string, given: Partial<Work> = {}): Work => ({
@@ -73,6 +65,20 @@ test('accounts and e-mails take places in turn, and one account may begin althou
   await end(begun.at(-1)!);
   expect(new Set(begun.slice(2).map((id) => id[0]))).toEqual(new Set(['a', 'm']));
   expect(places.filter((place) => place === undefined)).toHaveLength(1);
+});
+
+test('an account whose e-mail goes on in its place leaves its slot, and stays in hand', async () => {
+  const { line, begun, goOn, end } = scene();
+  line.put(['a1', 'a2', 'a3'].map((id) => work(id)));
+  expect(begun).toEqual(['a1']);
+  goOn.get('a1')!();
+  expect(begun).toEqual(['a1', 'a2']);
+  expect(line.hasten('a1')).toBe(true);
+  await end('a1');
+  expect(line.hasten('a1')).toBe(false);
+  expect(begun).toEqual(['a1', 'a2']);
+  await end('a2');
+  expect(begun).toEqual(['a1', 'a2', 'a3']);
 });
 
 test('what is hastened comes before all other work of its partner', async () => {
@@ -130,41 +136,4 @@ test('a line that has closed stays closed, and none can pause twice', async () =
   line.put([work('a1')]);
   expect(begun).toEqual([]);
   await expect(line.close(AbortSignal.abort())).rejects.toThrow('the line is closed');
-});
-
-test('the worker pauses until a probe succeeds; a probe that throws or hangs has failed', async () => {
-  jest.useFakeTimers();
-  const doings: string[] = [];
-  const answers = [
-    () => Promise.reject(new Error('x')),
-    () => new Promise<boolean>(() => {}),
-    () => Promise.resolve(false),
-    () => Promise.resolve(true),
-  ];
-  const gate = new OutageGate({
-    takesWrites: () => answers.shift()!(),
-    log: createLogger('test', 'silent'),
-    metrics: {
-      workerPaused: {
-        inc: () => {},
-        set: (_labels, value) => void doings.push(`paused=${value}`),
-        reset: () => {},
-        remove: () => {},
-      },
-    },
-  });
-  gate.add({
-    pause: () => void doings.push('pause'),
-    resume: () => void doings.push('resume'),
-  });
-  gate.wait();
-  gate.wait();
-  await jest.advanceTimersByTimeAsync(PROBE_DEADLINE_MS);
-  expect(doings.splice(0)).toEqual(['paused=0', 'paused=1', 'pause']);
-  await jest.advanceTimersByTimeAsync(10_000);
-  expect({ answers, doings }).toEqual({
-    answers: [],
-    doings: ['resume', 'paused=0'],
-  });
-  gate.close();
 });

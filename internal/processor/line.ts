@@ -9,25 +9,14 @@
 import { Turns } from '../fair/turns.ts';
 import type { MailGate, MailPlace } from '../mail/mail-gate.ts';
 import { mailerLimits } from '../mail/mailer.ts';
-import type { PartnerHolds } from '../partner/flags.ts';
-import type { Clock } from '../platform/process/clock.ts';
-import { backoffMs, pause, withDeadline } from '../platform/process/deadline.ts';
-import type { PlainGauge } from '../platform/process/registry.ts';
-import { defined } from '../platform/process/defined.ts';
-import type { Logger } from '../platform/process/log.ts';
 import type { Hint, Step } from '../queue/job.ts';
-import type { DueRecord, DueWork } from '../submission/due-work.ts';
-import { FIRST_SIGHT_GRACE_MS, type SubmissionRecord } from '../submission/submission.ts';
-import type { WorkerMoves } from '../submission/worker-moves.ts';
-import type { ProcessorMetrics } from '../telemetry/metrics.ts';
-import { stepOf } from './step.ts';
+import type { SubmissionRecord } from '../submission/submission.ts';
+import type { Holds } from './holds.ts';
 
 /** A whole hand-over, and ten seconds to record it. */
 export const FINISH_WORK_MS = mailerLimits.beforeContentMs + mailerLimits.afterContentMs + 10_000;
 /** The chart's grace period is five seconds longer. */
 export const PROCESSOR_DRAIN_MS = FINISH_WORK_MS + 20_000;
-/** With 15 s to the first sight and 15 s of grace, a lost job is repaired within 35 s. */
-export const RECONCILE_EVERY_MS = 2_500;
 /** Of each step in memory; each takes about 300 bytes. */
 const LINE_MOST = 10_000;
 /** In one process, so that they take little of the database from live work. */
@@ -46,8 +35,11 @@ export interface Work extends Hint {
   readonly probe?: SubmissionRecord['probe'];
 }
 
-/** What is left to do: a step for the line, or the e-mail, which goes on in the place it has. */
-export type Left = { readonly due: Work } | { readonly goOn: () => Promise<void> };
+/** Due before all other work. */
+export const DUE_FIRST = new Date(0);
+const byDueAt = {
+  mayFollow: (later: Work, earlier: Work): boolean => earlier.dueAt <= later.dueAt,
+};
 
 /** What waits together. */
 export type Lane = Step | 'test' | 'testMail';
@@ -79,10 +71,15 @@ export interface LineOptions {
   readonly testsMail?: boolean;
   readonly holds: Pick<Holds, 'has'>;
   /**
-   * A rejection is ignored. An e-mail that the relay gets has a place, and so has a live account
-   * whose e-mail may begin at once.
+   * Resolves with what is due next of the record; a rejection is ignored. An e-mail that the relay
+   * gets has a place, and so has a live account whose e-mail may begin at once: it then calls
+   * `freeSlot`, and goes on.
    */
-  work(work: Work, place: MailPlace | undefined): Promise<Left | undefined>;
+  work(
+    work: Work,
+    place: MailPlace | undefined,
+    freeSlot: (requestId: string) => void,
+  ): Promise<Work | undefined>;
 }
 
 export class Line {
@@ -140,7 +137,7 @@ export class Line {
     if (known === undefined) return lanes.some((lane) => this.#inHand[lane].has(requestId));
     const { work, lane } = known;
     const turns = this.#waiting[lane];
-    const first = { ...work, dueAt: FIRST };
+    const first = { ...work, dueAt: DUE_FIRST };
     turns.remove(work.partnerId, work);
     turns.put(work.partnerId, first);
     this.#known.set(requestId, { work: first, lane });
@@ -264,218 +261,18 @@ export class Line {
   }
 
   async #do(work: Work, place?: MailPlace): Promise<void> {
-    const { requestId } = work;
-    const left = await this.#options.work(work, place).catch(() => undefined);
-    if (left !== undefined && 'goOn' in left) {
-      // Another account may have its slot meanwhile.
-      const { account, mail } = this.#inHand;
-      mail.set(requestId, account.get(requestId)!);
-      account.delete(requestId);
-      this.#serve();
-      await left.goOn().catch(() => {});
-    }
+    const due = await this.#options.work(work, place, this.#freeSlot).catch(() => undefined);
     // The slot is free before the place, which the next account may take.
-    for (const lane of lanes) this.#inHand[lane].delete(requestId);
+    for (const lane of lanes) this.#inHand[lane].delete(work.requestId);
     place?.release();
-    this.put(left !== undefined && 'due' in left ? [left.due] : []);
-  }
-}
-
-/** Due before all other work. */
-const FIRST = new Date(0);
-
-const byDueAt = {
-  mayFollow: (later: Work, earlier: Work): boolean => earlier.dueAt <= later.dueAt,
-};
-
-interface ReconcileDueTools {
-  readonly due: Pick<DueWork, 'read' | 'readTests' | 'noteFirstSight'>;
-  readonly line: Pick<Line, 'put' | 'hasten' | 'isLow' | 'busy'>;
-  readonly store: Pick<WorkerMoves, 'takesWrites'>;
-  readonly holds: Pick<Holds, 'partners'>;
-  readonly clock: Pick<Clock, 'monotonicMs' | 'now'>;
-}
-
-/** Reads what is due into the line: retries whose job was lost, and records nobody works on. */
-export class Reconcile {
-  readonly #tools: ReconcileDueTools;
-  #turnedAtMs: number;
-  /** Until writes have been durable for a while, withdrawals are late. */
-  #durableSinceMs: number | undefined;
-  #more: readonly Lane[] = [];
-
-  constructor(tools: ReconcileDueTools) {
-    this.#tools = tools;
-    this.#turnedAtMs = tools.clock.monotonicMs();
+    this.put(due === undefined ? [] : [due]);
   }
 
-  /** A process that neither reads what is due nor has work in hand must be started again. */
-  faults(deadlineMs: number): string[] {
-    const { line, clock } = this.#tools;
-    const idleMs = clock.monotonicMs() - this.#turnedAtMs;
-    if (line.busy || idleMs < deadlineMs) return [];
-    return [`nothing was read for ${Math.round(idleMs / 1_000)} s, and no work is in hand`];
-  }
-
-  /** More is due, and the line has room for it. */
-  get wanted(): boolean {
-    return this.#more.some((lane) => this.#tools.line.isLow(lane));
-  }
-
-  /**
-   * An unclaimed record is worked on only after a period of durable writes, so that a pending
-   * withdrawal comes first.
-   */
-  async round(): Promise<boolean> {
-    const { due, line, store, holds, clock } = this.#tools;
-    this.#turnedAtMs = clock.monotonicMs();
-    const durable = await store.takesWrites().catch(() => false);
-    this.#durableSinceMs = durable ? (this.#durableSinceMs ?? clock.monotonicMs()) : undefined;
-    const without = { withoutPartners: holds.partners() };
-    const { records: live, full } = await due.read(without);
-    const records = [...live, ...(line.isLow('test') ? await due.readTests(without) : [])];
-    const fresh = records.filter(isFresh);
-    await due.noteFirstSight(fresh);
-    const ready = records.filter((record) => !isFresh(record) && this.#isSettled(record));
-    // Records left out would fill the next page, too.
-    const leftOut = fresh.length + ready.length < records.length;
-    this.#more = leftOut ? [] : full.map((state) => stepOf[state]);
-    line.put(ready.map(workOf));
-    return this.wanted;
-  }
-
-  /**
-   * Brings a record forward for which another one waits: once due, it is worked on next. A claim, a
-   * back-off and the time for a withdrawal stay as they are.
-   */
-  async hasten(record: DueRecord): Promise<void> {
-    const { due, line, clock } = this.#tools;
-    // What a job brought was accepted.
-    if (line.hasten(record._id)) return;
-    if (record.dueAt === undefined || record.dueAt > clock.now()) return;
-    if (isFresh(record)) await due.noteFirstSight([record]);
-    else if (this.#isSettled(record)) line.put([{ ...workOf(record), dueAt: FIRST }]);
-  }
-
-  /** A withdrawal of an unclaimed record comes first; it is late until writes have been durable. */
-  #isSettled({ version }: DueRecord): boolean {
-    const { clock } = this.#tools;
-    const durableMs = clock.monotonicMs() - (this.#durableSinceMs ?? Infinity);
-    return version > 0 || durableMs >= FIRST_SIGHT_GRACE_MS;
-  }
-}
-
-function isFresh({ version, firstSeenAt }: DueRecord): boolean {
-  return version === 0 && firstSeenAt === undefined;
-}
-
-function workOf(record: DueRecord): Work {
-  const { _id: requestId, version, partnerId = '', test, probe, state, dueAt } = record;
-  const lost = version === 0 || record.claimedUntil !== undefined;
-  return {
-    requestId,
-    version,
-    partnerId,
-    ...defined({ test, probe }),
-    step: stepOf[state],
-    dueAt: dueAt ?? new Date(0),
-    ...(lost ? { lost } : {}),
+  /** The account is an e-mail in hand, and another account may have its slot. */
+  readonly #freeSlot = (requestId: string): void => {
+    const { account, mail } = this.#inHand;
+    mail.set(requestId, account.get(requestId)!);
+    account.delete(requestId);
+    this.#serve();
   };
-}
-
-/** Which partners are on hold. */
-export class Holds {
-  readonly #flags: Pick<PartnerHolds, 'list'>;
-  readonly #onHold: PlainGauge;
-  #partners: ReadonlySet<string> = new Set();
-
-  constructor(flags: Pick<PartnerHolds, 'list'>, onHold: PlainGauge) {
-    this.#flags = flags;
-    this.#onHold = onHold;
-  }
-
-  has(partnerId: string | undefined): boolean {
-    return partnerId !== undefined && this.#partners.has(partnerId);
-  }
-
-  partners(): readonly string[] {
-    return [...this.#partners];
-  }
-
-  /** Keeps the last known holds while they cannot be read. */
-  async refresh(): Promise<void> {
-    const onHold = await this.#flags.list();
-    this.#partners = new Set(onHold.map(({ _id }) => _id));
-    this.#onHold.set(onHold.length);
-  }
-}
-
-const PROBE_BACKOFF = { firstMs: 250, capMs: 5_000 } as const;
-export const PROBE_DEADLINE_MS = 15_000;
-
-interface Pausable {
-  pause(): void;
-  resume(): void;
-}
-
-interface OutageTools {
-  /** A set without a majority still answers reads. */
-  readonly takesWrites: () => Promise<boolean>;
-  readonly log: Logger;
-  readonly metrics: Pick<ProcessorMetrics, 'workerPaused'>;
-}
-
-/** Pauses the workers while the database is away. */
-export class OutageGate {
-  readonly #tools: OutageTools;
-  readonly #workers: Pausable[] = [];
-  readonly #stop = new AbortController();
-  #waiting: Promise<void> | undefined;
-
-  constructor(tools: OutageTools) {
-    this.#tools = tools;
-    this.#show(0);
-  }
-
-  /** Ends what is still retried when the processor closes. */
-  get closed(): AbortSignal {
-    return this.#stop.signal;
-  }
-
-  add(worker: Pausable): void {
-    this.#workers.push(worker);
-    if (this.#waiting !== undefined) worker.pause();
-  }
-
-  wait(): void {
-    if (this.#waiting !== undefined) return;
-    this.#waiting = this.#waitOut().finally(() => {
-      this.#waiting = undefined;
-    });
-  }
-
-  close(): void {
-    this.#stop.abort();
-  }
-
-  async #waitOut(): Promise<void> {
-    const { takesWrites, log } = this.#tools;
-    log.warn('work paused: the database is away');
-    this.#show(1);
-    for (const worker of this.#workers) worker.pause();
-    for (let probes = 1; !this.closed.aborted; probes += 1) {
-      const probe = withDeadline(takesWrites(), PROBE_DEADLINE_MS, 'probe');
-      if (await probe.catch(() => false)) {
-        for (const worker of this.#workers) worker.resume();
-        this.#show(0);
-        log.info({ probes }, 'work resumed');
-        return;
-      }
-      await pause(backoffMs(probes, PROBE_BACKOFF), this.closed);
-    }
-  }
-
-  #show(paused: 0 | 1): void {
-    this.#tools.metrics.workerPaused.set({ waits_for: 'database' }, paused);
-  }
 }

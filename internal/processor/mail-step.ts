@@ -13,18 +13,15 @@ import { loginInstructions } from '../mail/message.ts';
 import { outcomeOf, refusalOf, type HandOver } from '../mail/relay-answers.ts';
 import { retryUntilDone } from '../platform/process/deadline.ts';
 import { attemptOf, type OpenRecord } from '../submission/submission.ts';
+import { writeOrRetry, type Attempt, type AttemptTools, type PreparedMail } from './step.ts';
 import {
   classOfHandOver,
-  verdictOfFailure,
   LOST,
   MAX_AMBIGUOUS,
-  writeOrRetry,
-  type Attempt,
-  type AttemptTools,
-  type PreparedMail,
+  verdictOfFailure,
   type FailureClass,
   type Verdict,
-} from './step.ts';
+} from './verdict.ts';
 
 const COMPLETE_RETRY = { firstMs: 100, capMs: 2_000 } as const;
 
@@ -122,15 +119,14 @@ export async function noteUnsent(
 
 /** The record was not claimed for the e-mail that was begun. */
 export async function giveUpFirstMail(
-  attempt: Attempt,
   firstMail: PreparedMail,
+  { _id, version }: OpenRecord,
   tools: AttemptTools,
 ): Promise<void> {
-  await noteAborted(attempt, firstMail, tools);
+  await noteAborted(firstMail, tools);
   // `moveOn` may have claimed the record although its answer was lost.
-  const { _id, version } = attempt.record;
   const position = { _id, state: 'account_created', version: version + 1 } as const;
-  await writeOrRetry(() => tools.store.putBack(position, tools.clock.now()), attempt, tools);
+  await writeOrRetry(() => tools.store.putBack(position, tools.clock.now()), tools);
 }
 
 async function sendMail(
@@ -145,7 +141,7 @@ async function sendMail(
   const probe = probeInterval(record, account);
   const unasked = probe === undefined ? undefined : whyUnasked(probe, tools);
   if (unasked !== undefined) {
-    await noteAborted(attempt, mail, tools);
+    await noteAborted(mail, tools);
     return verdictOfFailure(record, { failure: 'permanent', words: unasked });
   }
   try {
@@ -154,11 +150,11 @@ async function sendMail(
     // took the claim first, perhaps just now, so the database is asked.
     const held = await claim.confirm({ again: account.mailVersion !== undefined });
     if (!held || !isNoted) {
-      await noteAborted(attempt, mail, tools);
+      await noteAborted(mail, tools);
       return held ? readAgain(record) : LOST;
     }
   } catch (error) {
-    await noteAborted(attempt, mail, tools);
+    await noteAborted(mail, tools);
     throw error;
   }
   const startedMs = tools.clock.monotonicMs();
@@ -214,13 +210,12 @@ function newIntent(claim: number, attempt: number, { clock, host }: AttemptTools
   return { claim, startedAt: clock.now(), attempt, host };
 }
 
-async function noteAborted(
-  attempt: Attempt,
+export async function noteAborted(
   { account, intent }: PreparedMail,
   tools: AttemptTools,
 ): Promise<void> {
   // Without its result a hand-over counts as an e-mail that may have arrived.
-  await writeOrRetry(() => tools.ledger.endHandOver(account, intent, ABORTED), attempt, tools);
+  await writeOrRetry(() => tools.ledger.endHandOver(account, intent, ABORTED), tools);
 }
 
 async function noteResult(
@@ -246,7 +241,7 @@ async function noteResult(
     });
     if (noted !== undefined) return noted.after;
   }
-  await writeOrRetry(note, attempt, tools);
+  await writeOrRetry(note, tools);
   return undefined;
 }
 

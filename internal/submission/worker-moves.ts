@@ -24,7 +24,7 @@ import type { ProcessorEvent } from './states.ts';
 /** A worker whose `version` is outdated has lost its claim. */
 export type Position = Pick<OpenRecord, '_id' | 'state' | 'version'>;
 
-type AttemptCounts = Partial<
+export type AttemptCounts = Partial<
   Pick<SubmissionRecord, 'attempts' | 'ambiguous' | 'backedOffMs' | 'lastError' | 'waitsSince'>
 >;
 

@@ -1,7 +1,7 @@
 /** Joins the client's ledger with database and mails, and finds what is lost, doubled or untrue. */
 import type { Account } from '../../internal/account/account.ts';
 import { handOversOf, secondMails, type SecondMail } from '../../internal/account/mail-ledger.ts';
-import { MAX_AMBIGUOUS } from '../../internal/processor/step.ts';
+import { MAX_AMBIGUOUS } from '../../internal/processor/verdict.ts';
 import { isOpen, type State } from '../../internal/submission/states.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { judgeHistory, type Asked, type Broken, type Mailed } from '../support/history-rules.ts';

@@ -11,7 +11,7 @@ import { ledgerWith } from '../../internal/account/mail-ledger.ts';
 import { later, systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { newId } from '../../internal/platform/stores/ids.ts';
 import { pastLockConflicts } from '../../internal/platform/stores/mongo.ts';
-import { BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from '../../internal/processor/step.ts';
+import { BACKED_OFF_AT_MOST_MS, MAX_AMBIGUOUS } from '../../internal/processor/verdict.ts';
 import { RATE_LIMITED } from '../../internal/submission/over-limit.ts';
 import {
   CLAIM_MS,

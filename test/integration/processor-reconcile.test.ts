@@ -1,6 +1,7 @@
 /** Reconcile and claims on the real store, with a test clock. */
 import { beforeEach, expect, test } from '@jest/globals';
-import { Reconcile, type Work } from '../../internal/processor/line.ts';
+import type { Work } from '../../internal/processor/line.ts';
+import { Reconcile } from '../../internal/processor/reconcile.ts';
 import { DueWork, DUE_PAGE, type DueRecord } from '../../internal/submission/due-work.ts';
 import {
   CLAIM_MS,

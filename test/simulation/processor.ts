@@ -1,14 +1,9 @@
 /** A simulated processor of the parts of cmd/processor/wire.ts. */
 import { processSubmission } from '../../internal/processor/attempt.ts';
-import {
-  FINISH_WORK_MS,
-  Holds,
-  Line,
-  OutageGate,
-  RECONCILE_EVERY_MS,
-  Reconcile,
-  worksOf,
-} from '../../internal/processor/line.ts';
+import { Holds } from '../../internal/processor/holds.ts';
+import { FINISH_WORK_MS, Line, worksOf } from '../../internal/processor/line.ts';
+import { OutageGate } from '../../internal/processor/outage-gate.ts';
+import { Reconcile, RECONCILE_EVERY_MS } from '../../internal/processor/reconcile.ts';
 import type { AttemptTools } from '../../internal/processor/step.ts';
 import type { Clock } from '../../internal/platform/process/clock.ts';
 import { MailGate } from '../../internal/mail/mail-gate.ts';

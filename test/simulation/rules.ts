@@ -1,6 +1,6 @@
 /** Rules that hold at every write, and what the world knows to judge its end. */
 import type { Account } from '../../internal/account/account.ts';
-import { CLAIM_TRUSTED_MS } from '../../internal/processor/step.ts';
+import { CLAIM_TRUSTED_MS } from '../../internal/processor/claim.ts';
 import { checkAlone, kinds as findings } from '../../internal/self-audit/rules.ts';
 import {
   eventsOf,

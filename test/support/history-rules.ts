@@ -5,7 +5,7 @@
 import { hash } from 'node:crypto';
 import type { Account } from '../../internal/account/account.ts';
 import { handOversOf, mayHaveArrived } from '../../internal/account/mail-ledger.ts';
-import { MAX_AMBIGUOUS } from '../../internal/processor/step.ts';
+import { MAX_AMBIGUOUS } from '../../internal/processor/verdict.ts';
 import { checkAccount, checkAlone, kinds, type Kind } from '../../internal/self-audit/rules.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 
