@@ -12,9 +12,9 @@ import { stepOf } from './step.ts';
 export const RECONCILE_EVERY_MS = 2_500;
 
 interface ReconcileTools {
-  readonly due: Pick<DueWork, 'read' | 'readTests' | 'noteFirstSight'>;
+  readonly due: Pick<DueWork, 'read' | 'readTests' | 'noteFirstSight' | 'endWait'>;
   readonly line: Pick<Line, 'put' | 'hasten' | 'isLow' | 'busy'>;
-  readonly store: Pick<WorkerMoves, 'takesWrites'>;
+  readonly store: Pick<WorkerMoves, 'takesWrites' | 'releaseInDoubt'>;
   readonly holds: Pick<Holds, 'partners'>;
   readonly clock: Pick<Clock, 'monotonicMs' | 'now'>;
 }
@@ -53,6 +53,8 @@ export class Reconcile {
     this.#turnedAtMs = clock.monotonicMs();
     const durable = await store.takesWrites().catch(() => false);
     this.#durableSinceMs = durable ? (this.#durableSinceMs ?? clock.monotonicMs()) : undefined;
+    // If it fails, the next round tries again.
+    if (durable) await store.releaseInDoubt().catch(() => {});
     const without = { withoutPartners: holds.partners() };
     const { records: live, full } = await due.read(without);
     const records = [...live, ...(line.isLow('test') ? await due.readTests(without) : [])];
@@ -67,14 +69,19 @@ export class Reconcile {
   }
 
   /**
-   * Brings a record forward for which another one waits: once due, it is worked on next. A claim, a
-   * back-off and the time for a withdrawal stay as they are.
+   * Brings a record forward for which another one waits: once due, it is worked on next. One that
+   * waits itself looks again at once, or a chain of waits would grow with each link. A claim, the
+   * back-off of a failure and the time for a withdrawal stay as they are.
    */
   async hasten(record: DueRecord): Promise<void> {
     const { due, line, clock } = this.#tools;
     // What a job brought was accepted.
     if (line.hasten(record._id)) return;
-    if (record.dueAt === undefined || record.dueAt > clock.now()) return;
+    if (record.dueAt === undefined) return;
+    if (record.dueAt > clock.now()) {
+      if (!isWaiting(record)) return;
+      await due.endWait(record);
+    }
     if (isFresh(record)) await due.noteFirstSight([record]);
     else if (this.#isSettled(record)) line.put([{ ...workOf(record), dueAt: DUE_FIRST }]);
   }
@@ -85,6 +92,10 @@ export class Reconcile {
     const durableMs = clock.monotonicMs() - (this.#durableSinceMs ?? Infinity);
     return version > 0 || durableMs >= FIRST_SIGHT_GRACE_MS;
   }
+}
+
+function isWaiting({ waitsSince, backedOffMs, claimedUntil }: DueRecord): boolean {
+  return waitsSince !== undefined && backedOffMs === undefined && claimedUntil === undefined;
 }
 
 function isFresh({ version, firstSeenAt }: DueRecord): boolean {

@@ -25,7 +25,16 @@ const BACKLOG_TIMEOUT_MS = 5_000;
 
 export type DueRecord = Pick<
   SubmissionRecord,
-  '_id' | 'version' | 'dueAt' | 'claimedUntil' | 'firstSeenAt' | 'partnerId' | 'test' | 'probe'
+  | '_id'
+  | 'version'
+  | 'dueAt'
+  | 'claimedUntil'
+  | 'firstSeenAt'
+  | 'waitsSince'
+  | 'backedOffMs'
+  | 'partnerId'
+  | 'test'
+  | 'probe'
 > & { readonly state: OpenState };
 
 interface Due {
@@ -44,6 +53,8 @@ export const dueFields = {
   dueAt: 1,
   claimedUntil: 1,
   firstSeenAt: 1,
+  waitsSince: 1,
+  backedOffMs: 1,
   partnerId: 1,
   test: 1,
   probe: 1,
@@ -111,15 +122,28 @@ export class DueWork {
   async noteFirstSight(records: readonly DueRecord[]): Promise<void> {
     if (records.length === 0) return;
     const now = this.#clock.now();
-    const $set = { dueAt: later(now, FIRST_SIGHT_GRACE_MS), firstSeenAt: now };
-    await updateInOrder(
-      this.#collection,
-      records.map(({ _id, version, dueAt }) => ({
-        ids: [_id],
-        q: { ...touchOf('look_again', { version }, now), ...defined({ dueAt }) },
-        u: { $set },
-      })),
-    );
+    await this.#lookAgain(records, now, {
+      dueAt: later(now, FIRST_SIGHT_GRACE_MS),
+      firstSeenAt: now,
+    });
+  }
+
+  /** Makes a record due that waits for an earlier one, unless it has changed. */
+  async endWait(record: DueRecord): Promise<void> {
+    const now = this.#clock.now();
+    await this.#lookAgain([record], now, { dueAt: now });
+  }
+
+  async #lookAgain(
+    records: readonly DueRecord[],
+    now: Date,
+    $set: Partial<SubmissionRecord>,
+  ): Promise<void> {
+    const updates = records.map(({ _id, version, dueAt }) => {
+      const q = { ...touchOf('look_again', { version }, now), ...defined({ dueAt }) };
+      return { ids: [_id], q, u: { $set } };
+    });
+    await updateInOrder(this.#collection, updates);
   }
 
   /** Makes accepted records due at once, when no hint can be sent. */

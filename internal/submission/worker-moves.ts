@@ -33,9 +33,18 @@ export interface Changes
   readonly reason?: string;
 }
 
+/** Commands; what is forgotten is due once its claim expires. */
+const IN_DOUBT_AT_MOST = 100;
+
 interface Wanted {
   readonly requestId: string;
   readonly version: number;
+}
+
+/** What one command claimed. */
+interface ClaimCommand {
+  readonly ids: readonly string[];
+  readonly claimedBy: string;
 }
 
 type Updated = Pick<SubmissionRecord, '_id' | 'state' | 'version' | 'history' | 'claimedUntil'>;
@@ -51,6 +60,8 @@ export class WorkerMoves {
     this.#claimTogether(wanted),
   );
   readonly #update: ReturnType<typeof joinUpdates<Updated, Write>>;
+  /** Claims that failed. Their records may be claimed all the same, and nobody works on them. */
+  #inDoubt: readonly ClaimCommand[] = [];
 
   constructor(tools: MoveTools) {
     this.#tools = tools;
@@ -67,10 +78,41 @@ export class WorkerMoves {
     return this.#claims({ requestId, version });
   }
 
+  /** Releases what failed claims have claimed, so that it is due at once. */
+  async releaseInDoubt(): Promise<void> {
+    const inDoubt = this.#inDoubt;
+    if (inDoubt.length === 0) return;
+    const now = this.#tools.clock.now();
+    const u = { $set: { dueAt: now }, $unset: { claimedUntil: true, claimedBy: true } };
+    await updateApart(
+      this.#collection,
+      inDoubt.map(({ ids, claimedBy }) => ({
+        ids,
+        q: { ...touchOf('keep', {}, now), claimedBy },
+        u,
+      })),
+    );
+    this.#inDoubt = this.#inDoubt.filter((command) => !inDoubt.includes(command));
+  }
+
   async #claimTogether(wanted: readonly Wanted[]): Promise<JoinedAnswer<OpenRecord | undefined>[]> {
     const now = this.#tools.clock.now();
     // The answer to an update is only a number; this mark shows which records are ours.
     const claimedBy = newId('claim', now);
+    try {
+      return await this.#claimAs(claimedBy, wanted, now);
+    } catch (error) {
+      const ids = [...new Set(wanted.map(({ requestId }) => requestId))];
+      this.#inDoubt = [...this.#inDoubt, { ids, claimedBy }].slice(-IN_DOUBT_AT_MOST);
+      throw error;
+    }
+  }
+
+  async #claimAs(
+    claimedBy: string,
+    wanted: readonly Wanted[],
+    now: Date,
+  ): Promise<JoinedAnswer<OpenRecord | undefined>[]> {
     // Claims of live workers may look expired until they are renewed by the new time.
     const { steppedAtMs = -Infinity } = this.#tools.clock;
     const mayTakeOver = this.#tools.clock.monotonicMs() - steppedAtMs >= CLAIM_MS;

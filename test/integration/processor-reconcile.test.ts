@@ -11,6 +11,7 @@ import {
   type SubmissionRecord,
 } from '../../internal/submission/submission.ts';
 import { type State } from '../../internal/submission/states.ts';
+import { later } from '../../internal/platform/process/clock.ts';
 import { DatabaseClock } from '../../internal/platform/stores/database-clock.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { retention, newTestClock, recordOf } from '../support/records.ts';
@@ -42,7 +43,7 @@ beforeEach(async () => {
 const newReconcile = (busy = false) =>
   new Reconcile({
     due,
-    store: { takesWrites: () => takesWrites() },
+    store: { takesWrites: () => takesWrites(), releaseInDoubt: () => store.releaseInDoubt() },
     holds: { partners: () => held },
     clock,
     line: { put: (works) => void (found = works), isLow: () => true, hasten: () => false, busy },
@@ -202,7 +203,8 @@ test.each([60_000, -60_000, 5_001])(
 );
 
 test('what another one waits for is hastened once it is due, and never before its withdrawal', async () => {
-  const soon = new Date(clock.now().getTime() + 1);
+  const soon = later(clock.now(), 1);
+  const hour = later(clock.now(), 3_600_000);
   const hasten = async (record: SubmissionRecord): Promise<string[]> => {
     found = [];
     await reconcile.hasten(record as DueRecord);
@@ -211,8 +213,18 @@ test('what another one waits for is hastened once it is due, and never before it
   // Of one that is not due, only a job says that it was accepted.
   expect(await hasten(await insert({ dueAt: soon }))).toEqual([]);
   const backsOff = await insert({ version: 1, attempts: 1, dueAt: soon });
-  expect(await hasten(backsOff)).toEqual([]);
-  expect(await read(backsOff)).toEqual(backsOff);
+  const fails = { waitsSince: clock.now(), backedOffMs: 1 };
+  const failed = await insert({ version: 1, dueAt: soon, ...fails });
+  const claimed = { waitsSince: clock.now(), claimedUntil: soon };
+  const inWork = await insert({ version: 1, dueAt: soon, ...claimed });
+  for (const record of [backsOff, failed, inWork]) {
+    expect(await hasten(record)).toEqual([]);
+    expect(await read(record)).toEqual(record);
+  }
+  // One that waits itself looks again at once.
+  const inChain = await insert({ version: 1, waitsSince: clock.now(), dueAt: hour });
+  expect(await hasten(inChain)).toEqual([`${inChain._id} 0`]);
+  expect(await store.claim(inChain._id, 1)).toBeDefined();
   const isDue = await insert({ version: 1 });
   clock.advance(FIRST_DUE_MS);
   expect(await hasten(isDue)).toEqual([`${isDue._id} 0`]);
