@@ -22,7 +22,7 @@ import {
   statusMessages,
 } from './contract.ts';
 import { ACCEPTED_MESSAGE, errors, listQueryInvalid, tooManyRequests } from './errors.ts';
-import { readIdempotencyKey } from './submit-application.ts';
+import { readIdempotencyKey } from './idempotency-key.ts';
 import {
   DRAIN_MAX_BYTES,
   DRAIN_MAX_MS,

@@ -19,14 +19,8 @@ import {
   type LookUpTools,
   type Statuses,
 } from './look-up-status.ts';
-import {
-  authenticateOrAnswer,
-  OutageLog,
-  Refusals,
-  type RefusalTools,
-  submitApplication,
-  type SubmitTools,
-} from './submit-application.ts';
+import { OutageLog, Refusals, type RefusalTools } from './refusals.ts';
+import { authenticateOrAnswer, submitApplication, type SubmitTools } from './submit-application.ts';
 
 type RouteTools = Omit<SubmitTools, 'limits' | 'lookUps' | 'outages' | 'refusals'> &
   LimitTools &

@@ -6,27 +6,17 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { claimsOf, normalizedApplicant } from '../application/fields.ts';
 import { parseJsonObject } from '../application/parse-application.ts';
 import { endingOf, probeOf } from '../application/sandbox-endings.ts';
-import { Allowance } from '../platform/process/allowance.ts';
-import type { Clock } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
-import type { Logger } from '../platform/process/log.ts';
 import type { HintOutbox } from '../queue/hint-outbox.ts';
 import { hintFor } from '../queue/job.ts';
-import type { CommitResult, GroupCommit } from '../submission/group-commit.ts';
+import type { GroupCommit } from '../submission/group-commit.ts';
 import type { Bound } from '../submission/idempotency.ts';
 import { newRecord, type Received } from '../submission/new-record.ts';
-import type { OverLimitRecorder, TurnedAway } from '../submission/over-limit.ts';
 import { FIRST_DUE_MS, type SubmissionRecord } from '../submission/submission.ts';
 import type { Withdrawals } from '../submission/withdrawals.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import { authenticateAndCharge, type KeyTools } from './authenticate.ts';
-import {
-  MAX_BODY_BYTES,
-  MAX_IDEMPOTENCY_KEY,
-  OUTAGE_LINES_EVERY_MS,
-  REFUSAL_BURST,
-  REFUSALS_PER_SECOND,
-} from './bounds.ts';
+import { MAX_BODY_BYTES } from './bounds.ts';
 import { INGEST_PATH } from './contract.ts';
 import {
   ACCEPTED_MESSAGE,
@@ -36,8 +26,10 @@ import {
   type ErrorAnswer,
   errors,
 } from './errors.ts';
+import { type IdempotencyKey, readIdempotencyKey } from './idempotency-key.ts';
 import type { Limits } from './limit-policy.ts';
 import type { ReadBody } from './read-body.ts';
+import type { OutageLog, Refusals } from './refusals.ts';
 import { playEnding } from './sandbox-answers.ts';
 
 export interface SubmitTools extends KeyTools {
@@ -238,98 +230,4 @@ function receivedOf(request: FastifyRequest, receivedAt: Date): Received {
     contentType: request.contentType,
     traceparent: request.traceparent,
   };
-}
-
-const QUOTED = /^"((?:[ !#-[\]-~]|\\["\\])*)"$/;
-/** Excludes commas, because Node joins repeated headers with them. */
-const UNQUOTED = /^[!#-+\--:<-[\]-~]+$/;
-
-export type IdempotencyKey =
-  { readonly kind: 'none' | 'malformed' } | { readonly kind: 'given'; readonly key: string };
-
-/**
- * Reads the Idempotency-Key header (draft-ietf-httpapi-idempotency-key-header): a string of RFC
- * 8941 or the same without quotes.
- */
-export function readIdempotencyKey(header: string | readonly string[] | undefined): IdempotencyKey {
-  if (header === undefined) return { kind: 'none' };
-  if (typeof header !== 'string') return { kind: 'malformed' };
-  const key =
-    QUOTED.exec(header)?.[1]?.replaceAll(/\\(.)/g, '$1') ?? (UNQUOTED.test(header) ? header : '');
-  const isInBounds = key.length >= 1 && key.length <= MAX_IDEMPOTENCY_KEY;
-  return isInBounds ? { kind: 'given', key } : { kind: 'malformed' };
-}
-
-/** Logs the beginning and end of database outages. */
-export class OutageLog {
-  readonly #clock: Clock;
-  readonly #log: Pick<Logger, 'warn' | 'info'>;
-  #since: number | undefined;
-  #nextAt = -Infinity;
-
-  constructor(tools: { readonly clock: Clock; readonly log: Pick<Logger, 'warn' | 'info'> }) {
-    this.#clock = tools.clock;
-    this.#log = tools.log;
-  }
-
-  note(result: CommitResult): void {
-    // A primary without its majority still finds earlier records.
-    if (result.kind !== 'stored' && !('reason' in result)) return;
-    const now = this.#clock.monotonicMs();
-    if (result.kind === 'stored') this.#back(now);
-    // A partial outage must not fill the log.
-    else if (this.#since === undefined && now >= this.#nextAt) {
-      this.#since = now;
-      this.#nextAt = now + OUTAGE_LINES_EVERY_MS;
-      const { kind, reason } = result;
-      this.#log.warn(
-        { result: kind, reason },
-        'mongodb is away, slow or refuses: requests are not recorded',
-      );
-    }
-  }
-
-  #back(now: number): void {
-    if (this.#since === undefined) return;
-    const seconds = Math.round((now - this.#since) / 1_000);
-    this.#since = undefined;
-    this.#log.info({ seconds }, 'mongodb is back: requests are recorded again');
-  }
-}
-
-export interface RefusalTools {
-  readonly clock: Clock;
-  readonly metrics: Pick<IngestMetrics, 'refusedDropped'>;
-  readonly commits: Pick<GroupCommit, 'record'>;
-  readonly overLimit: Pick<OverLimitRecorder, 'add'>;
-}
-
-/**
- * Records refused requests (401, 403), but only counts them above a rate, because a flood would
- * fill the database.
- */
-export class Refusals {
-  readonly #tools: RefusalTools;
-  readonly #allowance: Allowance;
-
-  constructor(tools: RefusalTools) {
-    this.#tools = tools;
-    this.#allowance = new Allowance(REFUSAL_BURST, REFUSALS_PER_SECOND, tools.clock);
-  }
-
-  keep(
-    request: TurnedAway & { readonly status: 401 | 403 },
-    recordOf: () => SubmissionRecord,
-  ): void {
-    const count = (): void => this.#tools.overLimit.add(request);
-    if (this.#allowance.take()) void this.#record(recordOf(), count);
-    else count();
-  }
-
-  async #record(record: SubmissionRecord, count: () => void): Promise<void> {
-    const { kind } = await this.#tools.commits.record(record);
-    if (kind === 'stored') return;
-    this.#tools.metrics.refusedDropped.inc();
-    count();
-  }
 }

@@ -1,24 +1,7 @@
-/** What stands beside a submission: its Idempotency-Key, refused requests, outages in the log. */
 import { expect, test } from '@jest/globals';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import { OUTAGE_LINES_EVERY_MS, REFUSALS_PER_SECOND, REFUSAL_BURST } from './bounds.ts';
-import { OutageLog, Refusals, readIdempotencyKey } from './submit-application.ts';
-
-test.each([
-  ['"8e03978e-40d5-43dd-bc93-6894a57f9324"', '8e03978e-40d5-43dd-bc93-6894a57f9324'],
-  ['Zm9v/YmFy+==', 'Zm9v/YmFy+=='],
-  ['"with space, comma; and \\"quotes\\" \\\\"', 'with space, comma; and "quotes" \\'],
-  ['', undefined],
-  ['"open', undefined],
-  ['"one", "two"', undefined],
-  ['"a";b=c', undefined],
-  ['"\\a"', undefined],
-  ['k\u00e9y', undefined],
-])('the Idempotency-Key %s is %j', (header, key) => {
-  expect(readIdempotencyKey(header)).toEqual(
-    key === undefined ? { kind: 'malformed' } : { kind: 'given', key },
-  );
-});
+import { OutageLog, Refusals } from './refusals.ts';
 
 test('a lasting flood is recorded at the bounded rate, and a quiet hour allows only one burst', () => {
   let [nowMs, recorded, counted] = [0, 0, 0];
