@@ -11,7 +11,7 @@ import { stepOf } from './step.ts';
 /** With 15 s to the first sight and 15 s of grace, a lost job is repaired within 35 s. */
 export const RECONCILE_EVERY_MS = 2_500;
 
-interface ReconcileTools {
+interface ReconcileDueTools {
   readonly due: Pick<DueWork, 'read' | 'readTests' | 'noteFirstSight' | 'endWait'>;
   readonly line: Pick<Line, 'put' | 'hasten' | 'isLow' | 'busy'>;
   readonly store: Pick<WorkerMoves, 'takesWrites' | 'releaseInDoubt'>;
@@ -20,13 +20,13 @@ interface ReconcileTools {
 }
 
 export class Reconcile {
-  readonly #tools: ReconcileTools;
+  readonly #tools: ReconcileDueTools;
   #turnedAtMs: number;
   /** Until writes have been durable for a while, withdrawals are late. */
   #durableSinceMs: number | undefined;
   #more: readonly Lane[] = [];
 
-  constructor(tools: ReconcileTools) {
+  constructor(tools: ReconcileDueTools) {
     this.#tools = tools;
     this.#turnedAtMs = tools.clock.monotonicMs();
   }
