@@ -128,9 +128,9 @@ export class Activity {
     if (this.rounds.length > HISTORY_ROUNDS) this.rounds.shift();
   }
 
-  /** Undefined before the first round. */
+  /** Undefined if the pods were not read. */
   line(): LineState | undefined {
-    if (this.rounds.length === 0) return undefined;
+    if (this.rounds.length === 0 || this.pods.some(({ isUnread }) => isUnread)) return undefined;
     const said = this.#processors().flatMap(({ faults, warnings }) => [...faults, ...warnings]);
     const outageOf = (what: string, sign: RegExp) => {
       const since = this.#awaited.get(what);

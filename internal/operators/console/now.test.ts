@@ -5,7 +5,7 @@ import { createLogger } from '../../platform/process/log.ts';
 import type { TallyLine } from '../view/search.ts';
 import { Activity } from './activity.ts';
 import { nowView } from './now.ts';
-import type { Pod } from './readings.ts';
+import { readPods, type Pod } from './readings.ts';
 import type { ConsoleTools } from './routes.ts';
 import { startConsole } from './server.ts';
 
@@ -48,6 +48,21 @@ test('nothing is wrong once the pods, the database, the counts and the audit wer
   expect(none).toMatchObject({ problems: [], unread: expect.arrayContaining(['the database']) });
   expect(viewOf([])).toMatchObject({ problems: [], unread: ['what waits', 'the self-audit'] });
   expect(viewOf(WELL)).toMatchObject({ problems: [], unread: [] });
+});
+
+test.each([
+  ['EAI_AGAIN', 'the name cannot be looked up (EAI_AGAIN)', ['the pods'], 0],
+  ['ENOTFOUND', 'no pod is found by this name', [], 3],
+])('where DNS answers %s, Now says so', async (code, words, unread, absent) => {
+  const fail = () => Promise.reject(Object.assign(new Error(code), { code }));
+  const activity = new Activity(START);
+  activity.add(await readPods(['http://ingest:9090', 'http://processor:9090'], fail), START);
+  const view = nowView(activity, START);
+  const said = view.problems.map(({ what }) => what);
+  expect(said.filter((what) => what.startsWith(words))).toHaveLength(1);
+  expect(said.filter((what) => what.endsWith(' answers'))).toHaveLength(absent);
+  expect(view.unread).toEqual(expect.arrayContaining(unread));
+  expect(activity.line()?.processors).toBe(absent === 0 ? undefined : 0);
 });
 
 test.each<[Values[number], string, string]>([

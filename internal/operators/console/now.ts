@@ -80,7 +80,7 @@ function freshness({ startedAt, rounds, stored }: Activity, now: Date) {
 /** Names what was not read: without it, an empty list of problems proves nothing. */
 function unreadOf({ rounds, stored, pods }: Activity): string[] {
   const parts: [string, boolean][] = [
-    ['the pods', rounds.length > 0],
+    ['the pods', rounds.length > 0 && pods.every(({ isUnread }) => !isUnread)],
     ['the database', stored.at !== undefined],
     ['what waits', gauge(pods, 'records') !== undefined],
     ['the self-audit', gauge(pods, 'audit_findings') !== undefined],
@@ -93,7 +93,8 @@ function problemsOf(activity: Activity, now: Date): NowProblem[] {
   const { pods, rounds, stored } = activity;
   const { dead, secrets, fault } = stored;
   const isThere = (name: string): boolean => pods.some(({ component }) => component === name);
-  const absent = PROCESSES.filter((name) => rounds.length > 0 && !isThere(name));
+  const isRead = rounds.length > 0 && pods.every(({ isUnread }) => !isUnread);
+  const absent = PROCESSES.filter((name) => isRead && !isThere(name));
   const processors = pods.filter(({ component }) => component === 'processor').length;
   const paused = Object.entries(WAITS).flatMap(([waitsFor, what]) => {
     const labels = { waits_for: waitsFor };

@@ -22,6 +22,8 @@ export interface Pod {
   readonly at: string;
   readonly component: string;
   readonly answers: boolean;
+  /** Its name could not be looked up, so nothing is known of what runs there. */
+  readonly isUnread?: true;
   readonly ready: boolean;
   readonly faults: readonly string[];
   readonly warnings: readonly string[];
@@ -29,22 +31,32 @@ export interface Pod {
 }
 
 /** `addresses` are origins; a name stands for all its addresses, as of a headless Service. */
-export async function readPods(addresses: readonly string[]): Promise<Pod[]> {
-  const found = await Promise.all(addresses.map(originsOf));
+export async function readPods(
+  addresses: readonly string[],
+  lookUp: LookUp = lookupAll,
+): Promise<Pod[]> {
+  const found = await Promise.all(addresses.map((address) => originsOf(address, lookUp)));
   const pods = found.flat().map(async (one) => (typeof one === 'string' ? readPod(one) : one));
   return Promise.all(pods.slice(0, PODS_MAX));
 }
 
-async function originsOf(address: string): Promise<(string | Pod)[]> {
+type LookUp = (name: string) => Promise<readonly { readonly address: string }[]>;
+const lookupAll: LookUp = (name) => lookup(name, { all: true });
+
+async function originsOf(address: string, lookUp: LookUp): Promise<(string | Pod)[]> {
   const { hostname, port, host } = new URL(address);
   try {
-    const found = await lookup(hostname.replace(/^\[(.*)\]$/, '$1'), { all: true });
+    const found = await lookUp(hostname.replace(/^\[(.*)\]$/, '$1'));
     const hosts = new Set(found.map((one) => one.address));
     return [...hosts]
       .toSorted()
       .map((one) => `http://${isIPv6(one) ? `[${one}]` : one}:${port || '80'}`);
-  } catch {
-    return [silentPod(host, 'no pod is found by this name')];
+  } catch (error) {
+    const { code = 'failed' } = error as { readonly code?: string };
+    if (['ENOTFOUND', 'ENODATA'].includes(code))
+      return [silentPod(host, 'no pod is found by this name')];
+    const why = `the name cannot be looked up (${code}), so what runs there was not read; check DNS`;
+    return [{ ...silentPod(host, why), isUnread: true }];
   }
 }
 
