@@ -64,9 +64,15 @@ const BANNED: readonly (readonly [RegExp, string])[] = [
   [/\bquarantine/i, 'on hold'],
 ];
 
+const QUOTES_THEM = [
+  'test/repository.test.ts',
+  'package-lock.json',
+  'test/support/known-answers.yaml',
+];
+
 test('no page or comment uses a word of the list of worse words', () => {
   const used = files
-    .filter(({ path }) => path !== 'test/repository.test.ts' && path !== 'package-lock.json')
+    .filter(({ path }) => !QUOTES_THEM.includes(path))
     .flatMap(({ path, text }) =>
       BANNED.flatMap(([word, better]) => {
         const found = word.exec(text)?.[0];

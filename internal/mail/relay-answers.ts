@@ -25,6 +25,8 @@ export interface Refusal {
   readonly failure: RefusalClass;
   /** Only of a `permanent` refusal. */
   readonly why?: MailReasonCode;
+  /** For good by its words, but the relay has the same for others (relay-trust.ts). */
+  readonly alike?: true;
 }
 
 /** `refused`: our login or sender, or our connection for good. `no_capacity`: a 4xx. */
@@ -56,42 +58,135 @@ export type HandOver =
 /** nodemailer's errors do not say how far a hand-over came. */
 export type Progress = 'connecting' | 'connected' | 'content';
 
-const ABOUT_US =
-  /\bsenders?\b|\bfrom address\b|relay(?:ing)? (?:access )?(?:denied|not )|to relay|authenticat|authoriz|(?:allowed|permitted) to send|policy|spam|block|black ?list|banned|reputation|\b(?:spf|dkim|dmarc)\b/i;
-const NO_SUCH_MAILBOX =
-  /no such (?:user|mailbox|recipient|account)|unknown (?:user|recipient|mailbox)|(?:user|mailbox|recipient|account|address)\b.{0,40}(?:unknown|not found|not exist|doesn't exist|unavailable|disabled|inactive)|recipient address rejected|unrouteable address|invalid (?:recipient|mailbox)|mailbox.{0,20}full|over quota/i;
-const THROTTLED =
-  /throttl|too many (?:messages|e-?mails|recipients|connections|requests)|(?:limit|quota|rate|credits) exceeded|server busy|too busy/i;
-const GREYLISTED = /gr[ae]y-?list/i;
-/** RFC 5321 §4.2.3, RFC 7504. */
-const NO_MAILBOX_CODES = new Set([550, 551, 553, 556]);
+/** One pattern of all alternatives, compiled once. It is tested against `wordsOf` an answer. */
+const anyOf = (...alternatives: readonly string[]): RegExp => new RegExp(alternatives.join('|'));
+
+/** Our sender, login, address, domain, content or contract; and what a relay blocks. */
+const ABOUT_US = anyOf(
+  String.raw`\b(?:senders?|sending|sasl)\b|\bfrom (?:address|domain|header)|\bfrom:|mail from|envelope[- ]from|return[- ]path|smtp (?:user|account)`,
+  // "relay recipient table" is where Postfix looks recipients up.
+  String.raw`\brelay(?:ed|ing|s)?\b(?! recipient)|rcpthosts|gateway|local users? only|\bnot local|non-local`,
+  String.raw`authenti|authori[sz]|credential|password|\blog ?in\b|permission|(?:allowed|rights?) to (?:send|submit|use)|permitted|(?<!mailbox name )(?<!mailbox name is )not allowed`,
+  String.raw`polic(?:y|ies)|prohibit|administrative|spam|junk|unsolicited|bulk|virus|malware|phish|abus|suspicious|content`,
+  String.raw`reputation|block|black ?list|deny ?list|\brbl\b|dns-?bl|\bbanned|(?<!not )\blisted|quarantin|backscatter`,
+  String.raw`\b(?:spf|dkim|dmarc|batv|ptr|rdns|tls|ssl|helo|ehlo|ips?|client (?:host|was|blocked)|outbound)\b|reverse|dynamic|certificate|encrypt`,
+  String.raw`\byour (?:[\w-]+ ){0,3}?(?:account|domain|ips?|address|server|host|network|organi[sz]ation|mailbox|service|plan|subscription|isp|provider|connection|system|dns|identity|tenant|company|limit|quota|allowance)\b`,
+  String.raw`suspen|not verified|verif\w+ fail|not be verified|sandbox|trial|billing|payment|credits?\b|licen[cs]e|\bhops?\b|\bloop`,
+);
+/** A limit of what we send. */
+const SENDING_LIMIT = anyOf(
+  String.raw`(?:sending|submission|outbound|outgoing|relay) (?:[\w-]+ ){0,2}(?:limits?|quotas?)\b|\bcredits?\b`,
+  String.raw`\bper[- ](?:second|minute|hour|day)\b|\bhourly\b|\bdaily\b|\bmax(?:imum)? (?:e-?mails|messages)\b`,
+);
+const RATE = anyOf(
+  String.raw`throttl|rate[- ]?(?:limit|control)|too many (?!hops)|too (?:fast|quickly|frequent|busy)|too much mail|at a rate|server (?:is )?busy`,
+  String.raw`(?:maximum|allowed) (?:number of )?(?:e-?mails?|messages|recipients|connections|sessions)`,
+  String.raw`(?:send|messages?|e-?mails?|smtp|connection|thread|volume|receive) (?:(?!size )[\w-]+ ){0,2}(?:limits?|quotas?|rate|allowance|threshold)\b`,
+  String.raw`recipients? (?:rate )?(?:limits?|rate)\b|(?<!size )exceed\w* (?:(?!size )[\w'-]+ ){0,4}?(?:limits?|threshold|rate|allowance)\b`,
+);
+/** Of what is not said. */
+const OVER_A_LIMIT = /(?:limit|quota|rate) (?:has been |is |was )?exceeded/;
+/** The recipient, or this e-mail, is taken later. */
+const LATER = anyOf(
+  String.raw`\b(?:try|retry|send|resend)(?: [\w-]+){0,4} (?:again|later)\b|\b(?:later|retry|re-?try)\b|temporar|for now\b|transient|defer|momentar`,
+  String.raw`at (?:this|the) (?:time|moment)|currently (?:[\w-]+ )?(?:unavailable|suspended|disabled|locked|not)\b|unverified|in progress|maintenance|overload`,
+  String.raw`\bbusy\b|time(?:d)?[- ]?out|connection (?:refused|lost|reset)|\blocked\b|gr[ae]y-?list`,
+);
+/** Advice such as "please check the address and try again". */
+const ADVICE = /\b(?:please|try|and) (?:to )?(?:verify|(?:double-)?check(?:ing)?)\b[^.;]{0,100}/g;
+
+/** These speak of the recipient's mailbox or domain. */
+const FULL = anyOf(
+  String.raw`(?:mail ?box|mail ?dir|inbox|mailfolder|\busers?|recipient|(?:e-?mail|user|this) account)\b[^.;]{0,60}?\b(?:full\b|(?:over|exceed\w*|out of|reached|above) (?:[\w'-]+ ){0,4}?(?:quota|storage|disk|space)\b)`,
+  String.raw`full (?:mail|in)box|\b(?:over ?quota|dis[ck] ?quota)\b(?! of)|mail ?box (?:[\w-]+ ){0,4}(?:quota|limit)\b`,
+);
+const NO_DOMAIN = anyOf(
+  String.raw`unroute?able|host unknown name server|host or domain name not found|non-?existent (?:domain|hosts)|null ?mx|no smtp service`,
+  String.raw`\b(?:recipient|rcptrejected|destination|dns)\b[^.;]{0,60}?\bdomain\b[^.;]{0,60}?\b(?:not (?:be )?found|unknown|does(?: not|n't) exist)`,
+  String.raw`able to find the recipient domain|(?:domain|host)\b[^.;]{0,40}?\b(?:does(?: not|n't) accept|accepts no) (?:any )?(?:e-?)?mail\b(?! \w)`,
+);
+const DISABLED = anyOf(
+  String.raw`(?:mail ?box|recipient|\buser|this (?:e-?mail )?(?:account|address)|(?:e-?mail|user) account)\b[^.;]{0,50}?\b(?:disabled|deactivated|inactive|not active|discontinued|terminated|deleted)\b`,
+  String.raw`account (?:is )?(?:inactive|not active)|inactive (?:user|account|recipient|mailbox)|(?:mailbox|account|address) (?:[\w-]+ ){0,2}closed\b`,
+);
+const UNKNOWN = anyOf(
+  String.raw`\bno (?:such|known) (?:\w+ ){0,2}?(?:user|mail ?box|recipient|account|address|person|addressee|customer|e-?mail)`,
+  String.raw`\b(?:unknown|nonexistent|non-existent|bad|wrong|invalid|illegal)[ /-](?:or \w+ )?(?:[\w-]+[ /]){0,2}?(?:user|recipient|mail ?box|address|account|e-?mail|local[- ]part)|userunknown`,
+  String.raw`(?:\busers?|mail ?box|recipients?|addressee|address|\baccount|local[- ]part)\b[^.;]{0,80}?\b(?:unknown|invalid|not (?:be )?(?:found|known|exist\w*|valid|recogni[sz]ed|registered|listed|present)|(?:does|do|did)(?: not|n't) exist|n't be found|no longer (?:valid|exists?|active|available|in use|accept\w*|receiv\w*|on|with|here))\b`,
+  String.raw`\buser (?:does(?: not|n't)) have an?\b|(?:is not|isn't|not) an? (?:valid|known|active) (?:user|recipient|mail ?box|address)`,
+  String.raw`\bno (?:mail ?box|account|user|one) (?:is )?(?:here|by|with|at|found|available)|mail ?box (?:is )?(?:unavailable|not (?:available|present))(?! or\b)|mailbox name not allowed`,
+);
+
+/** Of RFC 3463 and RFC 7505, those that speak of the recipient's mailbox or domain. */
+const OF_RECIPIENT = /^5\.(?:1\.(?:[1-46]|10)|2\.2)$/;
+/** Other 5xx refuse the command, our login or the relay itself. */
+const MAY_BE_FINAL = /^(?:501|51[0-7]|55\d)$/;
 
 export function refusalOf(phase: Refusal['phase'], code: number, answer = ''): Refusal {
-  const enhancedCode = CODES.exec(answer)?.[2];
   const said = withoutAddresses(answer);
-  // A domain such as spam.example must not match.
-  const words = said.replaceAll(/\s+/g, ' ');
+  const enhancedCode = CODES.exec(answer)?.[2] ?? HASHED_STATUS.exec(said)?.[1];
+  const words = wordsOf(answer);
   const failure = classOfRefusal(phase, code, enhancedCode, words);
-  const why = failure === 'permanent' ? reasonOf(enhancedCode, code, words) : undefined;
+  const why = failure === 'permanent' ? reasonOf(enhancedCode, words) : undefined;
   return { phase, code, enhancedCode, answer: said, failure, ...defined({ why }) };
 }
 
+/** As qmail writes it. */
+const HASHED_STATUS = /\(?#([45]\.\d{1,3}\.\d{1,3})\b/;
+
 /** Longer ones are cut: a relay may answer without end. */
-const ANSWER_READ = 2_000;
+const ANSWER_READ = 1_000;
 
 const withoutAddresses = (answer: string): string =>
   answer.slice(0, ANSWER_READ).replace(/\S+@\S+/g, '…');
 
-/** By the status of RFC 3463 first, also of a later bounce; then by the words, then by the code. */
-export function reasonOf(status = '', code = 0, words = ''): MailReasonCode {
-  const [, byStatus] = STATUSES.find(([pattern]) => pattern.test(status)) ?? [];
-  if (byStatus !== undefined) return byStatus;
-  if (/full|quota/i.test(words)) return 'mailbox_full';
-  if (/disabled|inactive/i.test(words)) return 'mailbox_disabled';
-  if (code === 556 || /unrouteable/i.test(words)) return 'domain_refused';
-  const unknown = NO_SUCH_MAILBOX.test(words) || (status === '' && NO_MAILBOX_CODES.has(code));
-  return unknown ? 'unknown_mailbox' : 'refused';
+/** Postfix says this before each reason, so it is none. */
+const RECIPIENT_REJECTED = 'rcptrejected';
+const CODES_OF_LINES = /^\d{3}[ -](?:\d\.\d{1,3}\.\d{1,3}\b)?/gm;
+const HOST = /^(?:[a-z\d-]+\.)+[a-z\d-]+$|^(?:[\w-]+\.){2,}[\w-]+$/i;
+
+/**
+ * In small letters, without codes, addresses, links and names of hosts: a domain such as
+ * spam.example says nothing.
+ */
+function wordsOf(answer: string): string {
+  const tokens = answer
+    .slice(0, ANSWER_READ)
+    .replaceAll(CODES_OF_LINES, ' ')
+    .replaceAll(/[<>"()[\]…]|\.{2,}/g, ' ')
+    .split(/\s+/);
+  const isName = (token: string): boolean =>
+    token.includes('@') || token.includes('://') || isHost(token.replaceAll(/^'|[.,;:']+$/g, ''));
+  return tokens
+    .filter((token) => !isName(token))
+    .join(' ')
+    .toLowerCase()
+    .replaceAll('recipient address rejected', RECIPIENT_REJECTED);
 }
+
+/** What two answers have in common that differ in addresses, numbers and ids only. */
+export function wordsAlike({ answer, code }: Pick<Refusal, 'answer' | 'code'>, email: string) {
+  const words = wordsOf(withoutMailbox(answer, email)).split(' ');
+  return [code, ...words.filter((word) => !/\d/.test(word))].join(' ');
+}
+
+/** A sentence that ends without a blank, as in `unknown.Please`, is no host. */
+const isHost = (token: string): boolean =>
+  HOST.test(token) && (token.split('.').length > 2 || token === token.toLowerCase());
+
+/** By the words first; of a later bounce only the status of RFC 3463 is known. */
+export function reasonOf(status = '', words = ''): MailReasonCode {
+  const said = SAID.find(([pattern]) => pattern.test(words)) ?? [];
+  const byStatus = STATUSES.find(([pattern]) => pattern.test(status)) ?? [];
+  return said[1] ?? byStatus[1] ?? 'refused';
+}
+
+const SAID = [
+  [FULL, 'mailbox_full'],
+  [NO_DOMAIN, 'domain_refused'],
+  [DISABLED, 'mailbox_disabled'],
+  [UNKNOWN, 'unknown_mailbox'],
+] as const satisfies readonly (readonly [RegExp, MailReasonCode])[];
 
 /** Why the applicant's server refused; `classOfRefusal` says whether it did. */
 const STATUSES = [
@@ -102,9 +197,13 @@ const STATUSES = [
   [/^5\.7\./, 'policy'],
 ] as const satisfies readonly (readonly [RegExp, MailReasonCode])[];
 
+/** Whether a later bounce, of which only the status is known, is final. */
+export const isOfRecipient = (status = ''): boolean => OF_RECIPIENT.test(status);
+
 /**
- * A wrong `permanent` loses an applicant, so the answer must say it. At MAIL FROM the relay does
- * not know the recipient.
+ * A wrong `permanent` loses an applicant, so status or words must speak of the recipient's mailbox
+ * or domain, and nothing in them of us or of a later time. At MAIL FROM the relay does not know the
+ * recipient.
  */
 function classOfRefusal(
   phase: Refusal['phase'],
@@ -112,19 +211,29 @@ function classOfRefusal(
   status = '',
   words: string,
 ): RefusalClass {
-  const mailbox = /^[45]\.[12]\./.test(status);
   const aboutUs = ABOUT_US.test(words);
+  const isFull = FULL.test(words);
+  const sending = SENDING_LIMIT.test(words);
+  const rate = sending || (!isFull && RATE.test(words));
+  const overLimit = rate || (!isFull && OVER_A_LIMIT.test(words));
+  const ofMailbox = /^[45]\.(?:1\.\d{1,2}|2\.\d+)$/.test(status) && status !== '5.1.90';
   const throttled =
-    code === 421 || /^4\.[37]\./.test(status) || (THROTTLED.test(words) && !mailbox);
+    code === 421 || /^4\.[37]\./.test(status) || (overLimit && (sending || !ofMailbox));
   if (phase === 'mail') return throttled || code < 500 ? 'throttled' : 'relay';
-  if (throttled && !GREYLISTED.test(words) && !(aboutUs && !THROTTLED.test(words)))
-    return 'throttled';
-  if (code < 500) return aboutUs ? 'ours' : 'busy';
+  if (OVER_RECEIVED.test(status)) return 'busy';
+  if (throttled && !GREYLISTED.test(words) && !(aboutUs && !overLimit)) return 'throttled';
   if (aboutUs) return 'ours';
-  const byCode = phase === 'rcpt' && status === '' && NO_MAILBOX_CODES.has(code);
-  const byStatus = /^5\.[12]\.|^5\.4\.4$/.test(status) && !/^5\.1\.[78]$/.test(status);
-  return byCode || byStatus || NO_SUCH_MAILBOX.test(words) ? 'permanent' : 'ours';
+  if (code < 500 || rate || LATER.test(words.replaceAll(ADVICE, ' '))) return 'busy';
+  if (!MAY_BE_FINAL.test(String(code))) return 'ours';
+  const byWords = SAID.some(([pattern]) => pattern.test(words));
+  // Exchange Online knows all recipients of the domain, and not this one.
+  const isUnlisted = status === '5.4.1' && words.includes(RECIPIENT_REJECTED);
+  return isOfRecipient(status) || byWords || isUnlisted ? 'permanent' : 'ours';
 }
+
+/** Exchange: the recipient gets too much mail now. */
+const OVER_RECEIVED = /^5\.2\.12[12]$/;
+const GREYLISTED = /gr[ae]y-?list/;
 
 export const CODES = /^(\d{3})(?:[ -](\d\.\d{1,3}\.\d{1,3})\b)?/;
 

@@ -4,11 +4,14 @@ import type { Refusal, RefusalClass } from '../../internal/mail/relay-answers.ts
 import { read } from './pages.ts';
 
 type Phase = Refusal['phase'];
-type Answers = Readonly<Record<string, Record<Phase, Record<string, RefusalClass>>>>;
+type Relay = { readonly source: string } & Readonly<
+  Partial<Record<Phase, Record<string, RefusalClass>>>
+>;
+type Answers = Readonly<Record<string, Relay>>;
 
 export const knownAnswers = Object.entries(
   parse(read('test/support/known-answers.yaml')) as Answers,
-).flatMap(([relay, phases]) =>
+).flatMap(([relay, { source: _source, ...phases }]) =>
   Object.entries(phases).flatMap(([phase, answers]) =>
     Object.entries(answers).map(([answer, failure]) => ({
       relay,
