@@ -215,9 +215,12 @@ function ofActor(
   return { ...account, version, ...reasons };
 }
 
+const returned = ({ now, reason }: MoveOptions): Fields => ({ bouncedAt: now, lastError: reason });
+
 const besides: { readonly [E in Event]?: (options: MoveOptions) => Fields } = {
   withdraw: () => ({ httpStatus: 500, idempotencyDigest: undefined }),
-  report_bounce: ({ now, reason }) => ({ bouncedAt: now, lastError: reason }),
+  report_bounce: returned,
+  report_refusal: returned,
   release: ({ now }) => ({ releasedAt: now }),
   // The digest would confirm a guessed address.
   erase: ({ now }) => ({

@@ -33,6 +33,8 @@ const expected: Readonly<Record<string, (facts: Facts) => State | undefined>> = 
   'completed resend': reopened,
   'completed report_bounce': ({ account, erased }) =>
     account && !erased ? 'undeliverable' : undefined,
+  'completed report_refusal': ({ account, erased }) =>
+    account && !erased ? 'dead_lettered' : undefined,
   'undeliverable retry': reopened,
   'undeliverable correct_address': reopened,
   'dead_lettered retry': ({ account, erased }) =>
@@ -65,8 +67,8 @@ const everyFact: readonly Facts[] = combinations({
 });
 const cells = states.flatMap((state) => events.map((event): [State, Event] => [state, event]));
 
-test('ten states and fourteen events make 140 cells, which hold each expected move', () => {
-  expect(cells).toHaveLength(140);
+test('ten states and fifteen events make 150 cells, which hold each expected move', () => {
+  expect(cells).toHaveLength(150);
   const keys = cells.map(([state, event]) => `${state} ${event}`);
   expect(Object.keys(expected).filter((key) => !keys.includes(key))).toEqual([]);
 });

@@ -140,6 +140,7 @@ export const eventsOf = {
     'correct_address',
     'resend',
     'report_bounce',
+    'report_refusal',
     'close',
     'reopen',
     'release',
@@ -226,6 +227,8 @@ export const moves: readonly Move[] = [
   ...rows('resend', ['completed'], 'account_created', mailable),
   // Most mail servers accept first and bounce later.
   ...rows('report_bounce', ['completed'], 'undeliverable', mailable),
+  // Such a bounce says nothing of the applicant's mailbox, so an operator decides.
+  ...rows('report_refusal', ['completed'], 'dead_lettered', mailable),
   // A worker that holds the record may be creating its account.
   ...rows('close', unfinished, 'closed', ['not erased', 'claim free']),
   // Only `reopen` leaves `closed`, for one request at a time.

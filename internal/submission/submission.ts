@@ -100,7 +100,8 @@ export function isBounced({
   stateAt,
   bouncedAt,
 }: Pick<SubmissionRecord, 'state' | 'stateAt' | 'bouncedAt'>): boolean {
-  return state === 'undeliverable' && bouncedAt?.getTime() === stateAt.getTime();
+  const isEnded = state === 'undeliverable' || state === 'dead_lettered';
+  return isEnded && bouncedAt?.getTime() === stateAt.getTime();
 }
 
 /** Counts from 1 in each open state. */

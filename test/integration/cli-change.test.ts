@@ -461,7 +461,7 @@ test('a report makes a completed request undeliverable, and a retry mails again'
   await done(...report);
   const record = await world.recordIn('undeliverable', id);
   const reason =
-    'the e-mail bounced after the mail server had taken it (5.1.1), reported by bounces';
+    'the e-mail bounced after the mail server had taken it, reported by bounces (5.1.1)';
   expect(record).toMatchObject({
     lastError: reason,
     reasons: [{ field: 'email', code: 'unknown_mailbox' }],
@@ -485,6 +485,31 @@ test('a report makes a completed request undeliverable, and a retry mails again'
   await done('bounce', '--email', application.email.toUpperCase(), '--status', '5.2.2');
   expect((await world.record(id))?.state).toBe('undeliverable');
 });
+
+test.each(['5.7.1', '4.4.7', undefined])(
+  'a report with the status %s says nothing of the mailbox: a dead letter, and a retry mails again',
+  async (status) => {
+    const { id, application, messageId } = await completed();
+    const code = status === undefined ? [] : ['--status', status];
+    const report = ['bounce', '--message-id', messageId, ...code, '--as', 'bounces'];
+    expect((await done(...report)).stdout).toContain('says nothing of the applicant');
+    const record = await world.recordIn('dead_lettered', id);
+    expect(record).toMatchObject({
+      lastError: expect.stringContaining('the e-mail bounced after'),
+      bouncedAt: expect.any(Date),
+    });
+    expect(record).not.toHaveProperty('reasons');
+    expect(record).not.toHaveProperty('expiresAt');
+    expect((await cli('audit')).stdout).not.toContain(`account_ ${id}`);
+    expect(await cli(...report)).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('nothing to do'),
+    });
+    await done('retry', id);
+    await eventually('the second mail', () => world.mail.mailsTo(application.email).length === 2);
+    await world.recordIn('completed', id);
+  },
+);
 
 test('a report about an unknown mail is refused', async () => {
   const unknown = [

@@ -83,7 +83,9 @@ export function commandsOn(
     const [name, state] = isBulk ? bulkOrders[event as BulkOrder] : [event as SingleOrder];
     const command: Command = commands[name];
     const positionals = isBulk ? [] : [requestId, address];
-    const values = { yes: true, json: true, why: 'an order', request: requestId, state };
+    // Some bounces say nothing of the applicant's mailbox.
+    const status = /[13579]$/.test(requestId) ? '5.7.1' : '5.1.1';
+    const values = { yes: true, json: true, why: 'an order', request: requestId, state, status };
     const since = world.scheduler.now;
     const call = { positionals, values, stores, clock, note: () => {}, stop: never };
     try {

@@ -25,7 +25,8 @@ const faultKinds = [
 ] as const;
 export type FaultKind = (typeof faultKinds)[number];
 
-export type OrderEvent = Exclude<OperatorEvent, 'report_bounce'> | 'release' | 'bounce' | BulkOrder;
+export type OrderEvent =
+  Exclude<OperatorEvent, 'report_bounce' | 'report_refusal'> | 'release' | 'bounce' | BulkOrder;
 
 export const bulkOrders = {
   'retry --state dead_lettered': ['retry', 'dead_lettered'],

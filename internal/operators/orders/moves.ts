@@ -2,7 +2,7 @@
 import { normalizeEmail } from '../../application/fields.ts';
 import { mailReason } from '../../application/reasons.ts';
 import { accountOfMessageId } from '../../mail/message.ts';
-import { reasonOf } from '../../mail/relay-answers.ts';
+import { isOfRecipient, reasonOf } from '../../mail/relay-answers.ts';
 import { DAY_MS, later } from '../../platform/process/clock.ts';
 import { pause } from '../../platform/process/deadline.ts';
 import { findingName } from '../../self-audit/rules.ts';
@@ -164,17 +164,20 @@ export const bounce: OneOrder<Bounced> = {
       return {
         nothing: 'it is about an earlier e-mail, which was reported before or followed by another',
       };
-    return account !== undefined && record.state === 'undeliverable'
-      ? { nothing: 'it is undeliverable already' }
-      : planned('bounce')(target, given, context);
+    if (account !== undefined && (record.state === 'undeliverable' || isBounced(record)))
+      return { nothing: `it is ${record.state} already` };
+    const plan = planned('bounce')(target, given, context);
+    const isFinal = plan.to === undefined || isOfRecipient(given.status);
+    return isFinal ? plan : { ...plan, to: 'dead_lettered' };
   },
   act: ({ record }, { status }, { stores }) => {
     const code = status === undefined ? '' : ` (${status})`;
-    const reason = `the e-mail bounced after the mail server had taken it${code}, reported by ${stores.trail.by}`;
+    const reason = `the e-mail bounced after the mail server had taken it, reported by ${stores.trail.by}${code}`;
     // Only the record changes: the account keeps `notifiedAt` until a retry removes it.
+    const seen = { seen: record, accountId: record.accountId };
+    if (!isOfRecipient(status)) return stores.moves.move('report_refusal', seen, reason);
     const reasons = [mailReason(reasonOf(status))];
-    const seen = { seen: record, accountId: record.accountId, reasons };
-    return stores.moves.move('report_bounce', seen, reason);
+    return stores.moves.move('report_bounce', { ...seen, reasons }, reason);
   },
   words: bounceWords,
 };

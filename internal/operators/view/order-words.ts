@@ -96,8 +96,10 @@ export function closeWords(target: RequestTarget, { to }: Shown): Words {
 }
 
 export function bounceWords(target: RequestTarget, { to }: Shown): Words {
+  const why =
+    to === 'dead_lettered' ? "it says nothing of the applicant's mailbox, so you decide: " : '';
   return {
-    ...moveWords(target, { to, next: '"show" says what to do next' }),
+    ...moveWords(target, { to, next: `${why}"show" says what to do next` }),
     unchanged: { whyNot: 'changed meanwhile: report it again later', later: true },
   };
 }
