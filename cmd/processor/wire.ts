@@ -9,6 +9,7 @@ import { MailGate, SILENT_MS, SLOW_IN_ALL } from '../../internal/mail/mail-gate.
 import { MailPace, PACE_TIMEOUT_MS } from '../../internal/mail/mail-pace.ts';
 import { createMailer, testMailer } from '../../internal/mail/mailer.ts';
 import type { Outage } from '../../internal/mail/relay-answers.ts';
+import { RelayTrust } from '../../internal/mail/relay-trust.ts';
 import { type Relay, relayOf } from '../../internal/mail/relay.ts';
 import { loadTemplates, type Templates } from '../../internal/mail/templates.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
@@ -117,9 +118,9 @@ type ProcessorParts = Opened<ProcessorMetrics> & {
 
 function openWork(
   config: ConfigOf<'processor'>,
-  { mailer, mailGate }: ReturnType<typeof openMail>,
+  { mailer, mailGate, at }: ReturnType<typeof openMail>,
   sender: HintSender,
-  { db, clock, log, closers, metrics, templates }: ProcessorParts,
+  { db, clock, log, closers, metrics, templates, warnings }: ProcessorParts,
 ) {
   const retries = new HintOutbox({ sender, results: metrics.hints });
   closers.add('retries', () => retries.whenEmpty());
@@ -137,6 +138,9 @@ function openWork(
     MAIL_FROM: from,
     MAIL_SUPPORT_CONTACT: supportContact,
   } = config;
+  const { redis } = sender;
+  const trust = new RelayTrust({ at, redis, installation: sender, metrics, clock, log });
+  warnings.push(() => trust.warnings());
   const live: AttemptTools = {
     metrics,
     partnerLabels: new PartnerLabels(),
@@ -147,6 +151,7 @@ function openWork(
     hasten: (earlier) => reconcile.hasten(earlier),
     ledger: new LedgerStore({ db, clock }),
     mailer,
+    trust,
     mailSettings: { from, loginUrl, linkSecret, supportContact, templates },
     holds,
     host: hostname(),
@@ -167,6 +172,7 @@ function openWork(
     earlier: new EarlierRequests({ ...ofTests, onHold }),
     ledger: new LedgerStore(ofTests),
     mailer: mailerTo('TEST_MAIL_TO'),
+    trust: undefined,
     ...(config.PROBE_MAIL_TO === undefined ? {} : { probeMailer: mailerTo('PROBE_MAIL_TO') }),
   };
   const line = new Line({
@@ -294,7 +300,7 @@ function openMail(config: ConfigOf<'processor'>, relay: Relay, parts: ProcessorP
       : [],
   );
   void mailGate.greet();
-  return { mailer, mailGate };
+  return { mailer, mailGate, at };
 }
 
 function openMailPace(

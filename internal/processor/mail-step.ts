@@ -160,15 +160,16 @@ async function sendMail(
   const startedMs = tools.clock.monotonicMs();
   const { undeliverable = false } = (record.test && endingOf(account.ein)) || {};
   const mailer = mailerOf(attempt, tools);
-  const handOver = undeliverable
+  const heard = undeliverable
     ? REFUSED
     : await mailer.handOver(message, account.email, claim.signal, () => claim.mayGoOn);
-  const { result } = handOver;
+  const { result } = heard;
   const seconds = (tools.clock.monotonicMs() - startedMs) / 1_000;
   tools.metrics.handOverSeconds.observe({ result }, seconds);
   tools.metrics.mails.inc({ result });
-  const blame = place.note(handOver);
-  const noted = await noteResult(attempt, mail, handOver, tools);
+  const blame = place.note(heard);
+  const noted = await noteResult(attempt, mail, heard, tools);
+  const handOver = (await tools.trust?.judge(heard, account, record.mailsSince)) ?? heard;
   if (handOver.result === 'aborted') return LOST;
   if (handOver.result === 'accepted') {
     // An operator may have asked for another mail meanwhile.
@@ -258,11 +259,12 @@ function inWords(handOver: Exclude<HandOver, { result: 'accepted' | 'aborted' }>
         .join(' ');
       const what = {
         mail: 'our sender address',
-        rcpt: "the applicant's address",
+        rcpt: handOver.failure === 'permanent' ? "the applicant's address" : 'the mail for now',
         data: 'the mail',
         content: 'the mail',
       }[handOver.phase];
-      return `the mail server did not accept ${what} (${code})`;
+      const alike = handOver.alike ? ', and others in the same words' : '';
+      return `the mail server did not accept ${what} (${code})${alike}`;
     }
   }
 }

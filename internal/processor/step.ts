@@ -5,6 +5,7 @@ import type { LedgerStore } from '../account/mail-ledger.ts';
 import type { MailPlace } from '../mail/mail-gate.ts';
 import type { Mailer } from '../mail/mailer.ts';
 import type { MailSettings, Message } from '../mail/message.ts';
+import type { RelayTrust } from '../mail/relay-trust.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { retryUntilDone } from '../platform/process/deadline.ts';
 import type { Logger } from '../platform/process/log.ts';
@@ -37,6 +38,8 @@ export interface AttemptTools {
   hasten(earlier: DueRecord): Promise<void>;
   readonly ledger: LedgerStore;
   readonly mailer: Pick<Mailer, 'handOver'>;
+  /** None of tests: their e-mails go to one address, or nowhere. */
+  readonly trust?: Pick<RelayTrust, 'judge'> | undefined;
   readonly mailSettings: MailSettings;
   /** Of tests: hands over the probe's e-mails; none without `PROBE_MAIL_TO`. */
   readonly probeMailer?: Pick<Mailer, 'handOver'>;

@@ -27,7 +27,7 @@ const COMMAND_TIMEOUT_MS = 500;
 const CLOSE_DEADLINE_MS = 1_000;
 
 export class HintSender {
-  readonly #redis: RedisClient;
+  readonly redis: RedisClient;
   #queue: Queue | undefined;
   /** Of the installation; undefined until it is known. */
   id: string | undefined;
@@ -41,20 +41,20 @@ export class HintSender {
     readonly warnings?: Probe[];
   }) {
     const use = { commandTimeoutMs: COMMAND_TIMEOUT_MS };
-    this.#redis = createRedis(options.redisUrl, use, options);
-    this.ends = new EndSender(this.#redis, this);
-    this.old = new OldQueue(this.#redis);
+    this.redis = createRedis(options.redisUrl, use, options);
+    this.ends = new EndSender(this.redis, this);
+    this.old = new OldQueue(this.redis);
   }
 
   get ready(): boolean {
-    return this.id !== undefined && this.#redis.status === 'ready';
+    return this.id !== undefined && this.redis.status === 'ready';
   }
 
   /** Sends to the installation with this id, and to none before it. */
   follow(id: string): void {
     void closeQueue(this.#queue);
     this.#queue = new Queue(QUEUE, {
-      connection: this.#redis,
+      connection: this.redis,
       prefix: queuePrefix(id),
       skipVersionCheck: true,
     });
@@ -84,7 +84,7 @@ export class HintSender {
 
   async close(): Promise<void> {
     await closeQueue(this.#queue);
-    this.#redis.disconnect();
+    this.redis.disconnect();
   }
 
   #readyQueue(): Queue {

@@ -193,6 +193,14 @@ export const processorMetrics = {
     },
   ),
   mails: counter('mails', 'Hand-overs to the mail server.', byHandOver),
+  mailsRefusedAlike: counter(
+    'mails_refused_alike',
+    'E-mails refused for good in words that the relay has for different applicants, which are not given up.',
+  ),
+  mailsNotTaken: gauge(
+    'mails_not_taken',
+    'Applicants whose e-mail the relay did not take since it last took one of this process.',
+  ),
   testMails: counter(
     'test_mails',
     'Hand-overs of tests to the mail server, which no other metric of e-mails counts.',

@@ -15,6 +15,7 @@ const DROPPED = alert('RefusalsDropped');
 const WAITING = alert('ApplicationsWaiting');
 const MAILS_WAITING = alert('MailsWaiting');
 const PAUSED = alert('WorkerPaused');
+const DECLINED = alert('MailsDeclined');
 const LIMITER = alert('LimiterFallback');
 const RESCUES = alert('ReconcileRescues');
 const LOOP = alert('CrashLoop');
@@ -79,10 +80,10 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   'smtp-stopped': { raises: [PAUSED], may: [MAILS_WAITING], allows: ['second_mail'] },
   'smtp-550': { raises: [alert('MailsUndeliverable')], allows: ['undeliverable', 'second_mail'] },
   'mails-bounced': { raises: [alert('MailsBounced')], allows: ['undeliverable'] },
-  'smtp-451': { raises: [MAILS_WAITING, alert('MailsDeclined')], allows: ['second_mail'] },
+  'smtp-451': { raises: [MAILS_WAITING, DECLINED], allows: ['second_mail'] },
   'smtp-hanging': {
     raises: [MAILS_WAITING],
-    may: [PAUSED],
+    may: [PAUSED, DECLINED],
     allows: ['second_mail', 'dead_letter'],
     repair: hurryMails,
   },
@@ -106,7 +107,7 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   },
   'smtp-policy': {
     raises: [alert('MailsBlamed')],
-    may: [MAILS_WAITING],
+    may: [MAILS_WAITING, DECLINED],
     allows: ['undeliverable', 'second_mail'],
   },
   // The drill leaves these out: it has one Redis and ordinary disks.

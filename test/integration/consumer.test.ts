@@ -1,14 +1,18 @@
-/** Jobs between sender and consumer, and the common pace of e-mails, on a real Redis. */
+/** Jobs between sender and consumer, and what processors share of e-mails, on a real Redis. */
 import { afterAll, afterEach, beforeEach, expect, test } from '@jest/globals';
 import { Queue } from 'bullmq';
+import { Registry } from 'prom-client';
 import { queuePrefix } from '../../internal/installation/names.ts';
 import { MailPace, PACE_TIMEOUT_MS } from '../../internal/mail/mail-pace.ts';
+import { refusalOf } from '../../internal/mail/relay-answers.ts';
+import { RelayTrust } from '../../internal/mail/relay-trust.ts';
 import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
 import { createRedis, type RedisClient } from '../../internal/platform/stores/redis.ts';
 import { Consumer } from '../../internal/queue/consume.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { QUEUE, type Hint } from '../../internal/queue/job.ts';
+import { createProcessorMetrics } from '../../internal/telemetry/metrics.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { storesOfFile } from '../support/test-stores.ts';
 import { eventually } from '../support/wait.ts';
@@ -148,6 +152,39 @@ test('processes share the pace, and without Redis each keeps its part', async ()
     for (let n = 0; n < SHARED; n += 1) await one.reserve();
     return (await other.reserve()) > (SHARED / 2) * EVERY_MS;
   });
+});
+
+test('processors share the refusals for good of a day, as hashes', async () => {
+  await redis.flushdb();
+  const make = async (url: string): Promise<RelayTrust> => {
+    const client = createRedis(url, { commandTimeoutMs: 1_000 }, { log });
+    clients.push(client);
+    await eventually('Redis', () => client.status === 'ready');
+    const metrics = createProcessorMetrics(new Registry());
+    return new RelayTrust({ at: 'relay', redis: client, installation, metrics, clock, log });
+  };
+  const processors = [await make(redisUrl), await make(redisUrl), await make(proxy.url)] as const;
+  const heard = { result: 'refused', ...refusalOf('rcpt', 550, '550 5.1.1 user unknown') } as const;
+  const judge = async (n: number): Promise<unknown> => {
+    const account = { _id: `acc_${n}`, email: `ann@n${n % 7}.example` };
+    const judged = await processors[n % 3]!.judge(heard, account);
+    return 'failure' in judged && judged.failure;
+  };
+  const classes: unknown[] = [];
+  for (let n = 0; n < 6; n += 1) classes.push(await judge(n));
+  expect(classes).toEqual([...Array(4).fill('permanent'), 'ours', 'ours']);
+  const [key] = await redis.keys('partner-ingest:here:*');
+  const before = (await redis.lrange(key!, 0, -1)).join('\n');
+  expect(before).not.toMatch(/ann|example|acc_|unknown/);
+  expect(await redis.pttl(key!)).toBeGreaterThan(86_000_000);
+  for (let n = 10; n < 300; n += 1) await judge(n);
+  expect(await redis.llen(key!)).toBe(200);
+
+  // Without Redis the third goes by the third of them that were its own.
+  proxy.park();
+  proxy.cut();
+  expect(await judge(5)).toBe('ours');
+  proxy.pass();
 });
 
 test("a test's e-mail leaves the moment after a live one to another process", async () => {

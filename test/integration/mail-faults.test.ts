@@ -3,6 +3,7 @@ import { afterEach, expect, test } from '@jest/globals';
 import { startService } from '../../deploy/local/processes.ts';
 import type { MailHandOver } from '../../internal/account/account.ts';
 import { handOversOf } from '../../internal/account/mail-ledger.ts';
+import { ALIKE_RECIPIENTS } from '../../internal/mail/relay-trust.ts';
 import { pastLockConflicts } from '../../internal/platform/stores/mongo.ts';
 import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { cliOf } from '../support/cli.ts';
@@ -74,7 +75,7 @@ async function firstAttempt(fault: SmtpFault, then: Then, noted: Partial<MailHan
 
 test.each<['mail' | 'rcpt' | 'data', string, string, Then]>([
   ['mail', '451 4.3.0 try later', 'our sender address', RELAY],
-  ['rcpt', '450 4.2.1 mailbox busy', "the applicant's address", later(30)],
+  ['rcpt', '450 4.2.1 mailbox busy', 'the mail for now', later(30)],
   ['rcpt', '550 5.1.1 unknown user', "the applicant's address", UNDELIVERABLE],
   ['data', '554 5.7.1 looks like spam', 'the mail', later(60)],
 ])('an e-mail whose %s is answered %s', async (at, answer, what, then) => {
@@ -123,6 +124,32 @@ test('a record whose workers died five times becomes a dead letter', async () =>
   const { lastError } = await world.recordIn('dead_lettered', _id);
   expect(lastError).toContain('ended without a word');
   expect(world.mail.mailsTo(application.email)).toHaveLength(0);
+});
+
+test('a relay that forgets us ends few applications, and one order takes them up again', async () => {
+  world.mail.setFault({ at: 'rcpt', answer: { code: 550, message: '5.1.1 user unknown' } });
+  const ids = await Promise.all(
+    Array.from({ length: 10 }, async (_, n) => {
+      const fields = newApplication();
+      const email = fields.email.replace('example.com', `${n}.example.com`);
+      return submit(world, ingest, { ...fields, email });
+    }),
+  );
+  const records = await Promise.all(ids.map(settled));
+  const ended = records.filter(({ state }) => state === 'undeliverable');
+  expect(ended.length).toBeLessThan(ALIKE_RECIPIENTS);
+  for (const { lastError } of records.filter(({ state }) => state === 'account_created'))
+    expect(lastError).toBe(
+      'the mail server did not accept the mail for now (550 5.1.1), and others in the same words',
+    );
+  const { warnings } = await readinessOf(processor);
+  expect(warnings.join()).toMatch(/refuses different applicants.*takes no e-mail/);
+  world.mail.setFault(undefined);
+  const cli = cliOf(world);
+  const retryAll = (state: string) =>
+    cli('retry', '--state', state, '--reason', '(550 5.1.1)', '--since', '1h', '--yes');
+  await Promise.all(['undeliverable', 'account_created'].map(retryAll));
+  await Promise.all(ids.map((id) => world.recordIn('completed', id)));
 });
 
 /** Begins a fault that also affects open connections. */
