@@ -11,9 +11,11 @@ COPY internal/operators/package.json internal/operators/
 # The image runs the Node that is tested, whatever BASE_IMAGE is.
 RUN [ "$(node -v)" = "v$(cat .node-version)" ] || { echo "the base image has Node $(node -v), but $(cat .node-version) is tested: build with --build-arg BASE_IMAGE=docker.io/library/node:$(cat .node-version)-bookworm-slim" >&2; exit 1; }
 RUN npm ci --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund --loglevel=error
-# Types, source maps and READMEs go, npm's own note of the install, and its link to the workspace; licences stay.
+# Types, source maps and READMEs go, npm's own note of the install, its link to the workspace, and 60 MB of fonts with all icons;
+# licences stay.
 RUN rm node_modules/partner-ingest-operators && find node_modules -type f \( -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' -o -name '*.map' \
       -o -name .package-lock.json -o -iname '*.md' ! -iname 'licen*' \) -delete \
+    && find node_modules/lucide-static -mindepth 1 -maxdepth 1 ! -name icons ! -name LICENSE ! -name package.json -exec rm -r {} + \
     && if find node_modules -name '*.node' | grep .; then echo 'a dependency holds machine code' >&2; exit 1; fi
 
 FROM --platform=${BUILDPLATFORM:-linux} ${BASE_IMAGE} AS program

@@ -82,6 +82,7 @@ const DOORS = [
   'self-audit/walk.ts',
   'settings/settings.ts',
   'submission/move-of.ts',
+  'submission/name-pattern.ts',
   'submission/operator-moves.ts',
   'submission/states.ts',
   'submission/submission.ts',

@@ -76,6 +76,7 @@ export async function startConsoleProcess(config: ConfigOf<'console'>, tools: Pr
     log,
     databaseFault,
     command: config.CONSOLE_COMMAND,
+    place: config.CONSOLE_NAME ?? config.MONGODB_DATABASE,
     secret: config.CONSOLE_SESSION_SECRET ?? randomBytes(32).toString('hex'),
     ...defined({ oidc: oidcOf(config) }),
     tools: { reads, trailOf, activity },

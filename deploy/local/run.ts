@@ -175,6 +175,7 @@ async function main(): Promise<void> {
   await Promise.all([ingest, processor, controller].map((service) => service.ready()));
   const page = await start('console', {
     CONSOLE_PORT: String(await portOrFree(PORTS.console)),
+    CONSOLE_NAME: 'this machine',
     CONSOLE_COMMAND: 'deploy/local/with-node.sh node deploy/local/cli.ts',
     CONSOLE_PROCESSES: [ingest, processor, controller].map(({ adminUrl }) => adminUrl).join(','),
   });

@@ -31,7 +31,7 @@ export class AccountQueries {
   }
 
   async find(
-    by: '_id' | 'requestId' | 'emailNormalized',
+    by: '_id' | 'requestId' | 'emailNormalized' | 'ein',
     value: string,
   ): Promise<Account | undefined> {
     for (const accounts of [this.#accounts, this.#tests]) {
@@ -80,12 +80,13 @@ export class AccountQueries {
     return pagesOf(this.#accounts, NOT_ERASED, { projection: checkedFields, after });
   }
 
-  async requestIdsFrom(prefix: string, limit: number): Promise<string[]> {
-    const filter = { requestId: { $gte: prefix, $lt: `${prefix}~` }, ...NOT_ERASED };
+  /** Ids of accounts, or of their requests, that begin so. */
+  async idsFrom(by: '_id' | 'requestId', prefix: string, limit: number): Promise<string[]> {
+    const filter = { [by]: { $gte: prefix, $lt: `${prefix}~` }, ...NOT_ERASED };
     const found = await this.#accounts
       .find(filter, { projection: { requestId: 1 }, limit, ...bounded })
       .toArray();
-    return found.map(({ requestId }) => requestId);
+    return found.map((account) => account[by]);
   }
 
   async checked(by: '_id' | 'requestId', ids: readonly string[]): Promise<CheckedAccount[]> {

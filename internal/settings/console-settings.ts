@@ -31,6 +31,12 @@ export const consoleSettings = {
     about:
       'Where people open the console, such as https://console.example.com. Needed with `OIDC_ISSUER`.',
   },
+  CONSOLE_NAME: {
+    schema: nonEmpty.optional(),
+    usedBy,
+    about:
+      'Name of this installation on each page, such as `payments, production`; its colour follows from it. By default `MONGODB_DATABASE`.',
+  },
   CONSOLE_COMMAND: {
     schema: nonEmpty.default('partner-ingest'),
     usedBy,

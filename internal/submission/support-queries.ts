@@ -14,6 +14,7 @@ import {
   unlessTooLong,
 } from '../platform/stores/mongo-read.ts';
 import { idempotencyDigest } from './idempotency.ts';
+import { literally, namePattern } from './name-pattern.ts';
 import { rateLimitedCollection, type RateLimitedRecord } from './over-limit.ts';
 import { isOpen, openStates, type State } from './states.ts';
 import {
@@ -42,6 +43,10 @@ export interface Search {
   /** Normalised, like `ein`. */
   readonly email?: string;
   readonly ein?: string;
+  /** Of e-mail addresses, in lower case. */
+  readonly domain?: string;
+  /** How e-mail addresses begin, in lower case. */
+  readonly emailStart?: string;
   readonly partner?: string;
   readonly idempotencyKey?: string;
   readonly state?: State;
@@ -191,7 +196,7 @@ export class SupportQueries {
     const { since, until, before, ...rest } = search;
     const filter = filterOf(rest);
     // An index finds an applicant's or a key's requests, which usually are few.
-    if (rest.email ?? rest.ein ?? rest.idempotencyKey) {
+    if (rest.email ?? rest.emailStart ?? rest.ein ?? rest.idempotencyKey) {
       const found = await this.#submissions
         .find(filterOf(search), { projection: withoutBody, maxTimeMS: FEW_WITHIN_MS })
         .sort({ _id: -1 })
@@ -295,7 +300,7 @@ export class SupportQueries {
 
 function filterOf(search: Search): Filter<SubmissionRecord> {
   const { email, ein, partner, state, name, reason, field, httpStatus, keyId, mode } = search;
-  const { idempotencyKey: key, wholeName: whole = false } = search;
+  const { idempotencyKey: key, wholeName: whole = false, domain, emailStart } = search;
   const either: Filter<SubmissionRecord>[] = [];
   const filter: Record<string, unknown> = defined({
     'applicant.ein': ein,
@@ -304,6 +309,7 @@ function filterOf(search: Search): Filter<SubmissionRecord> {
     httpStatus,
     keyId,
   });
+  if (domain !== undefined) filter['applicant.email'] = { $regex: `@${literally(domain)}$` };
   // With this condition, MongoDB can use the index requests_due.
   if (state !== undefined && isOpen(state)) filter['dueAt'] = { $exists: true };
   if (mode !== undefined) filter['test'] = mode === 'live' ? live.test : true;
@@ -322,10 +328,11 @@ function filterOf(search: Search): Filter<SubmissionRecord> {
         { 'reasons.code': reason },
       ],
     });
-  if (email !== undefined) {
+  const address = email ?? (emailStart && { $regex: `^${literally(emailStart)}` });
+  if (address !== undefined) {
     const unclaimed = { version: 0, state: 'recorded', dueAt: { $exists: true } } as const;
     either.push({
-      $or: [unclaimed, claimedBefore].map((when) => ({ 'applicant.email': email, ...when })),
+      $or: [unclaimed, claimedBefore].map((when) => ({ 'applicant.email': address, ...when })),
     });
   }
   if (either.length > 0) filter['$and'] = either;
@@ -336,57 +343,6 @@ function filterOf(search: Search): Filter<SubmissionRecord> {
 
 function firstAt(date: Date | undefined): string | undefined {
   return date === undefined ? undefined : firstIdAt('req', date);
-}
-
-/** MongoDB refuses longer patterns. */
-const PATTERN_MAX_BYTES = 30_000;
-/** Zero-width characters, marks of direction and soft hyphens. */
-const UNSEEN = '\u200B-\u200F\u2060\uFEFF\u00AD';
-const BLANK = '\\s\u00A0\u2000-\u200A\u202F\u3000';
-/** Characters that are typed for one another: each string is one group. */
-const ALIKE = ["'’‘ʼ′`´", '"“”„″', '-‐‑‒–—−'];
-const FULL_WIDTH_FROM = 0xfee0;
-
-/** Removes invisible characters, and gives letters their usual width. */
-export const plainText = (text: string): string => seen(text).normalize('NFKC').trim();
-
-const seen = (text: string): string => text.replace(new RegExp(`[${UNSEEN}]`, 'gu'), '');
-
-/**
- * Matches composed and decomposed letters, half and full width, any blank, dash and apostrophe, and
- * ignores characters without width. `whole` matches only the whole name. Undefined if the name is
- * too long for a pattern.
- */
-export function namePattern(name: string, { whole = false } = {}): string | undefined {
-  const between = `[${UNSEEN}]*`;
-  const words = seen(name)
-    .trim()
-    .split(/\s+/)
-    .map((word) => [...new Intl.Segmenter().segment(word)].map(({ segment }) => formsOf(segment)));
-  const text = words.map((word) => word.join(between)).join(`${between}[${BLANK}]+${between}`);
-  const around = `[${BLANK}${UNSEEN}]*`;
-  const pattern = whole ? `^${around}${text}${around}$` : text;
-  return Buffer.byteLength(pattern) > PATTERN_MAX_BYTES ? undefined : pattern;
-}
-
-function formsOf(grapheme: string): string {
-  const usual = grapheme.normalize('NFKC');
-  const alike = ALIKE.find((all) => all.includes(grapheme) || all.includes(usual))?.split('');
-  const forms = [grapheme, usual, ...(alike ?? [])].flatMap((form) => [
-    form,
-    form.normalize('NFD'),
-    widened(form),
-  ]);
-  return `(?:${[...new Set(forms)].map(literally).join('|')})`;
-}
-
-function widened(form: string): string {
-  const isNarrow = /^[!-~]$/.test(form);
-  return isNarrow ? String.fromCharCode(form.charCodeAt(0) + FULL_WIDTH_FROM) : form;
-}
-
-function literally(text: string): string {
-  return text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 }
 
 export interface KindGroup {

@@ -279,7 +279,8 @@ describe('settings', () => {
       ]),
     );
     const { WATCH_NAMESPACES, PROCESSOR_REPLICAS, CONSOLE_COMMAND, CONSOLE_PROCESSES } = told;
-    const ofInstallation = { WATCH_NAMESPACES, PROCESSOR_REPLICAS, CONSOLE_COMMAND };
+    const { CONSOLE_NAME } = told;
+    const ofInstallation = { WATCH_NAMESPACES, PROCESSOR_REPLICAS, CONSOLE_COMMAND, CONSOLE_NAME };
     const inThePod = { ...ofInstallation, CONSOLE_PROCESSES, POD_NAME: 'x' };
     expect(loadConfig(process, { ...environment, POD_NAME: 'x' })).toEqual(
       loadConfig(process, { ...secrets, ...required, ...inThePod }),

@@ -118,7 +118,7 @@ test('in a browser, an operator sees the plan of a dead letter, says why, and re
   expect(await isTooWide(page)).toBe(false);
   expect((await world.record(id))?.state).toBe('dead_lettered');
   await page.type('#why', 'ticket 4711');
-  await Promise.all([page.waitForNavigation(), page.click('main button')]);
+  await Promise.all([page.waitForNavigation(), page.click('main form button')]);
   expect(await textOf(page)).toContain('Done: ');
   expect(await accessFaults(page)).toEqual([]);
   await world.recordIn('completed', id);

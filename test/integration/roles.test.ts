@@ -141,7 +141,7 @@ async function look(): Promise<void> {
   const unknown = '/requests/req_01arz3ndektsv4rrffq69g5fax';
   for (const path of ['/', '/dead-letters', '/partners', '/partners/demo', '/trail', unknown])
     await get(path);
-  await submitForm('/find', '/find', { email: applicant?.email ?? '' });
+  await submitForm('/find', '/find', { q: applicant?.email ?? '' });
   await submitForm(`/requests/${id}`, `/requests/${id}/reveal`, { why: 'a look' });
 }
 

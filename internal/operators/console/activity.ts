@@ -147,6 +147,11 @@ export class Activity {
     return this.pods.filter(({ component }) => component === 'processor');
   }
 
+  /** As last read; not all if `stored.dead` has a `from`. */
+  deadLetters(): number {
+    return this.stored.dead.lines.reduce((sum, { count }) => sum + count, 0);
+  }
+
   /** The rounds of the last hour. */
   shown(): readonly Round[] {
     const since = this.#ago(SHOWN_MS);

@@ -9,7 +9,7 @@ import { states } from '../../submission/states.ts';
 import type { Search } from '../../submission/support-queries.ts';
 import type { Reads } from '../view/reads.ts';
 import { rowOf, type FoundRow } from '../view/search.ts';
-import { listFields, namesSomebody, typed, when } from '../view/search-fields.ts';
+import { listFields, typed, when } from '../view/search-fields.ts';
 import { LIMITED } from './sign-in.ts';
 import type { InTurn } from './turns.ts';
 
@@ -69,23 +69,6 @@ export function addRequestLists(
   });
 }
 
-/** The address of a form's list; undefined if it would name a person. */
-export function listOf(asked: Readonly<Record<string, string>>, now: Date): string | undefined {
-  const isPlain = Object.entries(asked).every(
-    ([name, value]) =>
-      [...Object.keys(listFields), 'since', 'until'].includes(name) && !namesSomebody(value),
-  );
-  if (!isPlain) return undefined;
-  // A colleague may open the address later.
-  const times = z
-    .object({ since: when(now), until: when(now) })
-    .partial()
-    .parse(asked);
-  const { since, until } = times;
-  const iso = { since: since?.toISOString(), until: until?.toISOString() };
-  return addressOf('/requests', { ...asked, ...defined(iso) });
-}
-
 export function addressOf(path: string, asked: QueryString): string {
   const filled = Object.entries(asked).filter(([, value]) => value !== undefined && value !== '');
   const query = new URLSearchParams(
@@ -97,7 +80,10 @@ export function addressOf(path: string, asked: QueryString): string {
 function searchOf(asked: QueryString, now: Date) {
   const before = z.string().regex(/^req_[0-9a-z]{26}$/, 'It must be the id of a request.');
   const names = { ...listFields, since: when(now), until: when(now), before };
-  const form = z.strictObject(names, 'The address of a list may hold nothing else: use Find.');
+  const form = z.strictObject(
+    names,
+    'The address of a list may hold nothing else: use the search.',
+  );
   const { data, faults } = typed(form.partial(), asked);
   const { code, key, ...rest } = data ?? {};
   const search = { ...rest, ...defined({ httpStatus: code, keyId: key }) } as Search;

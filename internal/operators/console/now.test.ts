@@ -183,6 +183,7 @@ async function tilesOf(activity: Activity): Promise<Readonly<Record<string, stri
     port: 0,
     secret: 'a secret of 32 characters or more',
     command: 'partner-ingest',
+    place: 'here',
     tools: { activity, reads: {} } as unknown as ConsoleTools,
     ended: new Set(),
     clock: { now: () => now, monotonicMs: () => 0 },
@@ -191,7 +192,9 @@ async function tilesOf(activity: Activity): Promise<Readonly<Record<string, stri
   });
   try {
     const text = await (await fetch(server.url)).text();
-    const tiles = [...text.matchAll(/<div><dt>(.*?)<\/dt><dd>(.*?)<\/div>/g)];
+    const tiles = [
+      ...text.matchAll(/<div class="card stat[^>]*><dt>(.*?)<\/dt><dd>([^]*?)<\/div>/g),
+    ];
     const words = (html = ''): string => html.replaceAll(/<[^>]*>/g, ' ').replaceAll(/\s+/g, ' ');
     return Object.fromEntries(tiles.map(([, name, html]) => [name, words(html).trim()]));
   } finally {

@@ -1,4 +1,5 @@
 /** Turns models into pages: escaped, printable, and never cached. */
+import { createHash } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
 import { Eta } from 'eta';
 import type { FastifyInstance, FastifyReply } from 'fastify';
@@ -6,6 +7,8 @@ import type { Clock } from '../../platform/process/clock.ts';
 import { duration, printable } from '../../platform/process/terminal.ts';
 import { formOwner, type ConsolePerson } from './sign-in.ts';
 import type { State } from '../../submission/states.ts';
+import { addressOfAsset, iconOf } from './assets.ts';
+import looks from './looks.json' with { type: 'json' };
 import { causesOf, keyStatusInWords, switchedOffBy, type PartnerView } from '../view/partners.ts';
 import { toneOf } from '../view/request.ts';
 import { utcSeconds } from '../view/words.ts';
@@ -49,6 +52,14 @@ const eta = new Eta({
   escapeFunction: escaped,
 });
 
+/** People's words and an icon for a state; one that only a newer version knows has its own name. */
+const lookOf = (state: string) =>
+  (looks as Readonly<Record<string, string[]>>)[state] ?? [state, 'circle-help'];
+
+/** Differs between installations, so that nobody takes one for another; red to green mean states. */
+export const colourOf = (place: string): string =>
+  `hsl(${180 + (createHash('sha256').update(place).digest().readUInt16BE() % 150)} 75% 45%)`;
+
 const numbers = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 
 /** A time as `internal/operators/view` writes it. */
@@ -79,13 +90,29 @@ const words = {
   /** Opens in a new tab, so that a list stays. */
   request: (id: string): Html =>
     new Html(
-      `<a href="/requests/${encodeURIComponent(id)}" target="_blank" rel="noopener">${escaped(id)}</a>`,
+      `<a class="nowrap" href="/requests/${encodeURIComponent(id)}" target="_blank" rel="noopener">${escaped(id)}</a>`,
     ),
   /** A figure that leads to the list it counts. */
   listLink: (address: string, count: number): Html =>
     new Html(`<a href="${escaped(address)}">${numbers.format(count)}</a>`, true),
-  badge: (state: string, tone: string): Html =>
-    new Html(`<b class="badge ${tone}">${escaped(state)}</b>`),
+  asset: addressOfAsset,
+  icon: (name: string): Html => new Html(iconOf(name)),
+  /** A part of a whole; the figure stands beside it. */
+  bar: (share: number, tone = ''): Html =>
+    new Html(
+      `<svg class="bar ${tone}" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true"><rect width="${Math.min(1, share) * 100}" height="6"/></svg>`,
+    ),
+  nowrap: (text: string): Html =>
+    new Html(text === '' ? '' : `<span class="nowrap">${escaped(text)}</span>`),
+  barred: (share: number, figure: string, tone = ''): Html =>
+    new Html(`<span class="nowrap">${words.bar(share, tone).text}${escaped(figure)}</span>`),
+  stateWords: (state: string): string => lookOf(state)[0]!,
+  /** The name that commands and lists use is shown on hover. */
+  badge: (state: string, tone: string): Html => {
+    const [said = '', sign = ''] = lookOf(state);
+    const shown = iconOf(sign) + escaped(said);
+    return new Html(`<span class="pill ${tone}" title="${escaped(state)}">${shown}</span>`);
+  },
   statusBadge: (status: string): Html =>
     words.badge(status, { active: 'good', 'no keys': 'other' }[status] ?? 'bad'),
   badgeOf: (state: State): Html => words.badge(state, toneOf(state)),
@@ -93,7 +120,6 @@ const words = {
     const links = ids.map((id) => words.request(id).text).join('<br>');
     return new Html(`<details><summary>${ids.length} requests</summary>${links}</details>`);
   },
-  bad: (text: string): Html => new Html(`<span class="bad">${escaped(text)}</span>`),
   causesOf,
   /** Replaced by this installation's command. */
   run: (order: string): Html => commandOf('partner-ingest', order),
@@ -102,10 +128,13 @@ const words = {
   keyStatusInWords,
 };
 
-/** A command as run in this installation; a script adds a copy button. */
+/** A command as run in this installation; a script adds a button that copies it. */
 function commandOf(command: string, order: string): Html {
-  const whole = `${command} ${order.replace(/^partner-ingest /, '')}`;
-  return new Html(`<code class="command">${escaped(whole)}</code>`);
+  const said = order.replace(/^partner-ingest /, '');
+  const [name = ''] = /^[a-z-]+( [a-z-]+(?= |$))*/.exec(said) ?? [];
+  return new Html(
+    `<code class="command" data-name="${name}">${escaped(`${command} ${said}`)}</code>`,
+  );
 }
 
 /** `model` includes what `reply.page` adds. */
@@ -127,7 +156,16 @@ export function addPages(
     oidc,
     clock,
     command,
-  }: { readonly oidc: boolean; readonly clock: Clock; readonly command: string },
+    place,
+    deadLetters,
+  }: {
+    readonly oidc: boolean;
+    readonly clock: Clock;
+    readonly command: string;
+    /** The name of the installation. */
+    readonly place: string;
+    readonly deadLetters: () => number;
+  },
 ): void {
   const run = (order: string): Html => commandOf(command, order);
   /** A link to the plan, for an operator only. */
@@ -143,6 +181,9 @@ export function addPages(
     const html = htmlOf(name, {
       person: this.request.person,
       oidc,
+      place,
+      colour: colourOf(place),
+      deadLetters: deadLetters(),
       run,
       act: actFor(this.request.person),
       now: clock.now(),

@@ -1,37 +1,26 @@
 /** The pages: each shows one model of `internal/operators/view`. */
-import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { z } from 'zod';
 import type { Trail } from '../trail/trail.ts';
 import type { Clock } from '../../platform/process/clock.ts';
 import { defined } from '../../platform/process/defined.ts';
-import { states } from '../../submission/states.ts';
-import { plainText, type Search } from '../../submission/support-queries.ts';
-import { isAddress, lookUp, type FoundSubmission } from '../view/look-up.ts';
+import { lookUp, type FoundSubmission } from '../view/look-up.ts';
 import { keysView, partnersView, reactivation, secretsOf } from '../view/partners.ts';
 import { COUNTED_WITHIN_MS, periods, periodView } from '../view/period.ts';
 import type { Reads } from '../view/reads.ts';
 import { requestView } from '../view/request.ts';
-import { deadLettersView, rowOf, searchInWords } from '../view/search.ts';
-import { fields, text, typed, when, WHY_MAX } from '../view/search-fields.ts';
+import { deadLettersView } from '../view/search.ts';
+import { text, WHY_MAX } from '../view/search-fields.ts';
 import { answersOf, type Activity } from './activity.ts';
-import { addRequestLists, addressOf, listOf } from './lists.ts';
+import { addFind } from './find.ts';
+import { addRequestLists, addressOf } from './lists.ts';
 import { nowView } from './now.ts';
 import { LIMITED, type ConsolePerson } from './sign-in.ts';
 import { readsInTurns, type InTurn } from './turns.ts';
 
-/** Fields that name a person, so a page does not repeat them. */
-const PERSONAL = ['id', 'email', 'ein', 'name'];
-const FOUND_PAGE = 50;
 const TRAIL_PAGE = 50;
 const PARTNERS_PAGE = 100;
 /** Also of a partner's Secrets. */
 const KEYS_PAGE = 100;
-/** Fields kept of a search; others could fill the memory. */
-const KEPT = ['id', 'since', 'until', ...Object.keys(fields)];
-/** Searches that can be continued, for an hour; a further one replaces the oldest. */
-const CONTINUED = 1_000;
-const CONTINUED_MS = 3_600_000;
 
 export interface ConsoleTools {
   readonly reads: Omit<Reads, 'accountRequestsKeptMs'>;
@@ -55,72 +44,8 @@ export function addRoutes(app: FastifyInstance, tools: ConsoleTools, clock: Cloc
 function addNow(app: FastifyInstance, { activity }: ConsoleTools, clock: Clock): void {
   app.get('/', (_, reply) => {
     const view = nowView(activity, clock.now());
-    return reply.page('now', { title: 'Now', view, listOf: listsOf(view.turnedAway) });
-  });
-  app.get('/history.json', (_, reply) =>
-    reply.header('cache-control', 'no-store').send(
-      activity.shown().map(({ at, answers, finished, p99Seconds, waits }) => ({
-        at: at.getTime() / 1_000,
-        answers,
-        finished,
-        p99Seconds,
-        waiting: waits.account === undefined ? undefined : waits.account + (waits.mail ?? 0),
-      })),
-    ),
-  );
-}
-
-function addFind(app: FastifyInstance, tools: ConsoleTools, clock: Clock, inTurn: InTurn): void {
-  /** Searches by the form's token for the next page, so that no page holds personal data. */
-  const continued = new Map<string, { readonly asked: Form; readonly before: string }>();
-  const page = (reply: FastifyReply, more: object) =>
-    reply.page('find', { title: 'Find', states, asked: {}, faults: {}, hidden: [], ...more });
-  app.get('/find', (_, reply) => page(reply, {}));
-  app.post('/find', LIMITED, async (request, reply) => {
-    const { _csrf, ...form } = filledIn(request.body as object);
-    const { asked, before } = continued.get(form['more'] ?? '') ?? { asked: form };
-    const named = asked['id'] && plainText(asked['id']);
-    if (named !== undefined && !isAddress(named)) {
-      const found = await lookUp(named, tools.reads, clock.now());
-      if ('missing' in found) return page(reply, { missing: found.missing });
-      return reply.redirect(`/requests/${found._id}`, 303);
-    }
-    const again = {
-      asked: Object.fromEntries(Object.entries(asked).filter(([name]) => !PERSONAL.includes(name))),
-      hidden: PERSONAL.filter((name) => name in asked),
-    };
-    const now = clock.now();
-    const names = { ...fields, since: when(now), until: when(now) };
-    const { data, faults } = typed(z.object(names).partial(), {
-      ...asked,
-      ...defined({ email: named }),
-    });
-    if (data === undefined) return page(reply, { ...again, faults, status: 400 });
-    if (Object.keys(data).length === 0)
-      return page(reply, { ...again, faults: { id: 'Fill in at least one field.' }, status: 400 });
-    const search = data as Search;
-    const list = listOf(asked, now);
-    if (list !== undefined) return reply.redirect(list, 303);
-    const person = request.person!;
-    // By searching for parts, a viewer could guess a masked name letter by letter.
-    const wholeName = person.role === 'viewer';
-    const { submissions } = tools.reads;
-    const found = await inTurn(request, () =>
-      submissions.newest({ ...search, wholeName, ...defined({ before }) }, FOUND_PAGE + 1),
-    );
-    const { shown, next } = firstOf(found, FOUND_PAGE);
-    const action = searchInWords('find', search, false);
-    const requestIds = shown.map(({ _id }) => _id);
-    if (action !== undefined) await tools.trailOf(person).revealed({ action, requestIds });
-    const rows = shown.map((record) => rowOf(record, false));
-    if (next === undefined) return page(reply, { ...again, found: rows });
-    const token = randomUUID();
-    const kept = Object.entries(asked).filter(([name]) => KEPT.includes(name));
-    continued.set(token, { asked: Object.fromEntries(kept), before: next });
-    setTimeout(() => continued.delete(token), CONTINUED_MS).unref();
-    const [oldest = token] = continued.keys();
-    if (continued.size > CONTINUED) continued.delete(oldest);
-    return page(reply, { ...again, found: rows, more: token });
+    const rounds = activity.shown();
+    return reply.page('now', { title: 'Now', view, rounds, listOf: listsOf(view.turnedAway) });
   });
 }
 

@@ -1,6 +1,6 @@
 /** The HTTP server of the console: what holds for every page. */
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import { constants } from 'node:zlib';
+import compress from '@fastify/compress';
 import cookie from '@fastify/cookie';
 import csrf from '@fastify/csrf-protection';
 import formbody from '@fastify/formbody';
@@ -11,8 +11,9 @@ import { listenHost, urlOf } from '../../platform/http/admin-server.ts';
 import type { Clock } from '../../platform/process/clock.ts';
 import type { Logger } from '../../platform/process/log.ts';
 import { isLoopback } from '../../platform/http/networks.ts';
+import { addAssets } from './assets.ts';
 import { addOrders, type OrderParts } from './orders.ts';
-import { addPages } from './render.ts';
+import { addPages, colourOf, htmlOf } from './render.ts';
 import { addRoutes, type ConsoleTools } from './routes.ts';
 import {
   addEverybody,
@@ -32,6 +33,8 @@ const LIMIT_A_MINUTE = 60;
 const VIEWER_LIMIT_A_MINUTE = 20;
 /** Other applications of the domain may set many cookies; Node's default is 16 KB. */
 const HEAD_BYTES = 65_536;
+/** The default, 11, would take longer than it saves. */
+const BROTLI_QUALITY = 5;
 /** Each restart without OIDC leaves a cookie under another name. */
 const FORM_COOKIE_SECONDS = 604_800;
 
@@ -44,6 +47,8 @@ interface ConsoleOptions {
   readonly oidc?: OidcOptions;
   /** How the operator's command is run in this installation. */
   readonly command: string;
+  /** The name of the installation. */
+  readonly place: string;
   readonly tools: ConsoleTools;
   /** Absent: nobody may act. */
   readonly orderContextOf?: OrderParts['orderContextOf'];
@@ -69,12 +74,13 @@ export async function startConsole(
       void (reply as FastifyReply).code(404).type('text/plain').send(NO_PAGE),
   });
   await addPlugins(app, options);
-  addPages(app, { oidc: oidc !== undefined, clock, command: options.command });
+  const deadLetters = (): number => options.tools.activity.deadLetters();
+  addPages(app, { ...options, deadLetters, oidc: oidc !== undefined });
   if (oidc === undefined) addEverybody(app);
   else addSignIn(app, oidc, options);
   guard(app, oidc !== undefined);
   answerErrors(app, options);
-  addAssets(app);
+  addAssets(app, htmlOf('tab-icon', { colour: colourOf(options.place) }));
   addRoutes(app, options.tools, clock);
   const { orderContextOf } = options;
   if (orderContextOf !== undefined) addOrders(app, { ...options, orderContextOf });
@@ -97,6 +103,10 @@ async function addPlugins(app: FastifyInstance, { secret, oidc }: ConsoleOptions
     },
     referrerPolicy: { policy: 'no-referrer' },
     strictTransportSecurity: oidc !== undefined,
+  });
+  await app.register(compress, {
+    encodings: ['br', 'gzip'],
+    brotliOptions: { params: { [constants.BROTLI_PARAM_QUALITY]: BROTLI_QUALITY } },
   });
   await app.register(cookie, { secret });
   await app.register(csrf, {
@@ -125,7 +135,7 @@ async function addPlugins(app: FastifyInstance, { secret, oidc }: ConsoleOptions
 }
 
 const NO_PAGE = 'There is no such page.';
-const PUBLIC = /^\/(assets\/|login(\/callback)?$)/;
+const PUBLIC = /^\/(assets\/|favicon\.ico$|login(\/callback)?$)/;
 
 function guard(app: FastifyInstance, oidc: boolean): void {
   app.addHook('onRequest', async (request, reply) => {
@@ -161,23 +171,4 @@ function answerErrors(app: FastifyInstance, { log, databaseFault }: ConsoleOptio
     log.error({ err: error }, 'a page failed');
     return reply.say(500, 'A fault of the console; its log has more.');
   });
-}
-
-/** Read once: they are small and belong to this version. */
-function addAssets(app: FastifyInstance): void {
-  const { resolve } = createRequire(import.meta.url);
-  const chart = (name: string): string => resolve(`uplot/dist/${name}`);
-  const own = (name: string): URL => new URL(`assets/${name}`, import.meta.url);
-  const assets: Readonly<Record<string, readonly [string, string | URL]>> = {
-    'console.css': ['text/css', own('console.css')],
-    'console.js': ['text/javascript', own('console.js')],
-    'uplot.css': ['text/css', chart('uPlot.min.css')],
-    'uplot.js': ['text/javascript', chart('uPlot.iife.min.js')],
-  };
-  for (const [name, [type, file]] of Object.entries(assets)) {
-    const text = readFileSync(file, 'utf8');
-    app.get(`/assets/${name}`, (_, reply) =>
-      reply.type(`${type}; charset=utf-8`).header('cache-control', 'max-age=300').send(text),
-    );
-  }
 }

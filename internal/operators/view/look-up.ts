@@ -9,6 +9,7 @@ import { duration } from '../../platform/process/terminal.ts';
 import type { State } from '../../submission/states.ts';
 import { RECORD_SCHEMA, type SubmissionRecord } from '../../submission/submission.ts';
 import type { TurnedAwayCount } from '../../submission/support-queries.ts';
+import { idIn } from './read-as.ts';
 import type { Reads } from './reads.ts';
 import { utc } from './words.ts';
 
@@ -24,24 +25,40 @@ export interface Missing {
 
 type Stores = Pick<Reads, 'submissions' | 'accounts'>;
 
-/** `id` is a request's id, its reference number, or its account's id. */
+/** `text` is a request's id, its account's id, or how one of them begins, as its reference. */
 export async function lookUp(
-  id: string,
+  text: string,
   { submissions, accounts }: Stores,
   now: Date,
 ): Promise<FoundSubmission | Missing> {
+  const { id: start = text } = idIn(text, now);
+  const named = start === text ? [] : await idsFrom(start, { submissions, accounts }, 2);
+  const [id = start] = named.length === 1 ? named : [];
   if (id.startsWith('acc_')) {
     const account = await accounts.find('_id', id);
     if (account === undefined) return { missing: `there is no account ${id}` };
     return (await submissions.byId(account.requestId)) ?? fromAccount(account);
   }
-  const requestId = REFERENCE.test(id) ? await byReference(id, { submissions, accounts }) : id;
-  const found = await submissions.byId(requestId);
+  const found = await submissions.byId(id);
   if (found !== undefined) return found;
-  const account = await accounts.find('requestId', requestId);
+  const account = await accounts.find('requestId', id);
   if (account !== undefined) return fromAccount(account);
-  const known = await knownOf(requestId, submissions, now);
-  return { missing: `there is no request ${id}: ${known}` };
+  const known = await knownOf(id, submissions, now);
+  return { missing: `there is no request ${text}: ${known}` };
+}
+
+/** The first ids of requests or accounts that begin so, also of requests past their retention. */
+export async function idsFrom(
+  start: string,
+  { submissions, accounts }: Stores,
+  limit: number,
+): Promise<readonly string[]> {
+  if (start.startsWith('acc_')) return accounts.idsFrom('_id', start, limit);
+  const found = await Promise.all([
+    submissions.idsFrom(start, limit),
+    accounts.idsFrom('requestId', start, limit),
+  ]);
+  return [...new Set(found.flat())].toSorted().slice(0, limit);
 }
 
 export function isAddress(name: string): boolean {
@@ -63,22 +80,6 @@ export async function lookUpAddress(
       missing: 'there is no request of this address',
     }
   );
-}
-
-/** A reference number, as in the e-mail. */
-const REFERENCE = /^[0-9a-z]{4}(?:-?[0-9a-z]{4}){3}$/i;
-
-/** Returns the reference itself unless exactly one id begins with it. */
-async function byReference(reference: string, { submissions, accounts }: Stores): Promise<string> {
-  // Crockford's base32 has no i, l or o, so they are read as 1 and 0.
-  const letters = reference.toLowerCase().replaceAll('-', '');
-  const start = `req_${letters.replace(/o/g, '0').replace(/[il]/g, '1')}`;
-  const named = new Set([
-    ...(await submissions.idsFrom(start, 2)),
-    ...(await accounts.requestIdsFrom(start, 2)),
-  ]);
-  const [only] = named;
-  return named.size === 1 && only !== undefined ? only : reference;
 }
 
 /** Stands for the expired record. Its version must be above every claim in the ledger. */
@@ -105,7 +106,7 @@ function fromAccount(account: Account): FoundSubmission {
 async function knownOf(id: string, submissions: Stores['submissions'], now: Date): Promise<string> {
   const madeAt = id.startsWith('req_') ? timeOfId(id) : undefined;
   if (madeAt === undefined) {
-    return 'an id is req_ and 26 lower-case letters and digits, a reference number is 16 of them; else try find --email, --ein or --partner';
+    return 'an id is req_ and 26 letters and digits, a reference number is the first 16 of them; else search by e-mail address, EIN or partner';
   }
   const age = now.getTime() - madeAt.getTime();
   if (age < 0) return `its time is ${utc(madeAt)} UTC, which has not come yet; is it copied right?`;

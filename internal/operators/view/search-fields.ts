@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { normalizeEin, normalizeEmail } from '../../application/fields.ts';
 import { later } from '../../platform/process/clock.ts';
-import { namePattern, plainText } from '../../submission/support-queries.ts';
+import { namePattern, plainText } from '../../submission/name-pattern.ts';
 import { states } from '../../submission/states.ts';
 
 /** Of what is searched by: no stored value is longer. */
@@ -68,12 +68,12 @@ export const fields = {
   reason: text(TEXT_MAX),
 } as const;
 
-const NAMES_NOBODY = 'An address, an EIN or a long number may not stand here: use Find.';
+const NAMES_NOBODY = 'An address, an EIN or a long number may not stand here: use the search.';
 const plain = (schema: z.ZodString) =>
   schema.refine((value) => !namesSomebody(value), NAMES_NOBODY);
 
 /** What may be personal must not stand in the address of a page. */
-export const namesSomebody = (value: string): boolean => /@|\d{2}-?\d{7}/.test(value);
+const namesSomebody = (value: string): boolean => /@|\d{2}-?\d{7}/.test(value);
 
 /** What the address of a list holds. */
 export const listFields = {

@@ -28,7 +28,7 @@ export function rowOf(record: SubmissionRecord, reveal: boolean) {
   };
 }
 
-const personalFilters = ['email', 'ein', 'name'] as const;
+const personalFilters = ['email', 'domain', 'emailStart', 'ein', 'name'] as const;
 
 /**
  * What the trail says of a search for a person or of a reveal; undefined if it has nothing to note.
