@@ -137,10 +137,9 @@ test('a request that waits for an earlier one is found by its applicant, and say
 });
 
 test('an unknown id exits 1 and shows what is known of it, or the form of an id', async () => {
-  const id = await submit(world, ingest, newApplication());
   const LOOKS = 'an id is req_ and 26 lower-case letters and digits, a reference number is 16 of';
   const cases: [given: string, suggestion: string][] = [
-    [id.slice(4), LOOKS],
+    ['nonsense', LOOKS],
     ['req_01arz3ndektsv4rrffq69g5fav', 'it was given out 2016-07-30'],
     ['req_7zzzzzzzzzzzzzzzzzzzzzzzzz', 'has not come yet'],
     ['0000-0000-0000-0000', LOOKS],

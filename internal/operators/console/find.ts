@@ -74,7 +74,7 @@ export function addFind(
       ...answer,
       reading,
       refused: allowed.length < readings.length,
-      sought: reading?.as === 'id' ? text : '',
+      sought: reading?.as === 'id' ? reading.value : '',
       rows: found.map((record) => rowOf(record, false)),
       more: reading && next && keep({ reading, before: next }),
     });

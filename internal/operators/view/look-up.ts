@@ -106,7 +106,7 @@ function fromAccount(account: Account): FoundSubmission {
 async function knownOf(id: string, submissions: Stores['submissions'], now: Date): Promise<string> {
   const madeAt = id.startsWith('req_') ? timeOfId(id) : undefined;
   if (madeAt === undefined) {
-    return 'an id is req_ and 26 letters and digits, a reference number is the first 16 of them; else search by e-mail address, EIN or partner';
+    return 'an id is req_ and 26 lower-case letters and digits, a reference number is 16 of them; else search by e-mail address, EIN or partner';
   }
   const age = now.getTime() - madeAt.getTime();
   if (age < 0) return `its time is ${utc(madeAt)} UTC, which has not come yet; is it copied right?`;

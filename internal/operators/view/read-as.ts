@@ -36,7 +36,9 @@ export function readAs(typed: string, now: Date): readonly Reading[] {
   return [
     ...reading,
     ...(isHostName(domain) ? [{ as: 'domain', value: domain } as const] : []),
-    ...(namePattern(typed) === undefined ? [] : [{ as: 'name', value: typed } as const]),
+    ...(namePattern(typed, { whole: true }) === undefined
+      ? []
+      : [{ as: 'name', value: typed } as const]),
   ];
 }
 
