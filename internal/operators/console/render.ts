@@ -97,15 +97,13 @@ const words = {
     new Html(`<a href="${escaped(address)}">${numbers.format(count)}</a>`, true),
   asset: addressOfAsset,
   icon: (name: string): Html => new Html(iconOf(name)),
-  /** A part of a whole; the figure stands beside it. */
-  bar: (share: number, tone = ''): Html =>
-    new Html(
-      `<svg class="bar ${tone}" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true"><rect width="${Math.min(1, share) * 100}" height="6"/></svg>`,
-    ),
   nowrap: (text: string): Html =>
     new Html(text === '' ? '' : `<span class="nowrap">${escaped(text)}</span>`),
+  /** A figure beside a bar of its share. */
   barred: (share: number, figure: string, tone = ''): Html =>
-    new Html(`<span class="nowrap">${words.bar(share, tone).text}${escaped(figure)}</span>`),
+    new Html(
+      `<span class="nowrap"><svg class="bar ${tone}" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true"><rect width="${Math.min(1, share) * 100}" height="6"/></svg>${escaped(figure)}</span>`,
+    ),
   stateWords: (state: string): string => lookOf(state)[0]!,
   /** The name that commands and lists use is shown on hover. */
   badge: (state: string, tone: string): Html => {
