@@ -30,10 +30,10 @@ export interface FoundByText {
   readonly searchedTo?: Date | undefined;
 }
 
-type Stores = Pick<Reads, 'submissions' | 'accounts'>;
+type Findable = Pick<Reads, 'submissions' | 'accounts'>;
 
 /** The request of a whole id, else those whose ids begin so. */
-export async function findById(id: string, reads: Stores, now: Date): Promise<FoundByText> {
+export async function findById(id: string, reads: Findable, now: Date): Promise<FoundByText> {
   const seen = await lookUp(id, reads, now);
   if (!('missing' in seen)) return { found: [seen] };
   const isWhole = id.length === ID_LENGTH;
@@ -46,7 +46,7 @@ export async function findById(id: string, reads: Stores, now: Date): Promise<Fo
 
 export async function findByData(
   { as, value }: PersonalReading,
-  { submissions, accounts }: Stores,
+  { submissions, accounts }: Findable,
   {
     partners: all,
     now,
