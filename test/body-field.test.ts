@@ -1,10 +1,13 @@
 /** A new field of the body needs one row of one table, and no other file. */
 import { expect, test } from '@jest/globals';
-import { bodyFields, text } from '../internal/application/fields.ts';
+import { bodyFields, only, text } from '../internal/application/fields.ts';
 
 const phone = {
   name: 'phone_number',
-  rule: text('phone_number').regex(/^\d+$/, 'invalid_format|phone_number must be digits.'),
+  rule: text('phone_number').refine(
+    (value) => /^\d+$/.test(value),
+    only('invalid_format', 'phone_number must be digits.'),
+  ),
   claim: (value: unknown) => (typeof value === 'string' ? value : undefined),
   mask: () => '+***',
   label: 'phone',

@@ -43,21 +43,25 @@ const EIN = /^[0-9]{9}$/;
 const visibleCharacter = /(?!\p{Default_Ignorable_Code_Point})[\p{L}\p{N}]/u;
 const HIDDEN = '***';
 
-/** Joins code and message: zod has no field for a code. */
-const because = (code: FieldFault, message: string): string => `${code}|${message}`;
-const only = (code: FieldFault, message: string) => ({
-  error: because(code, message),
+/** Of a check that is the last if it fails. */
+export const only = (fault: FieldFault, error: string) => ({
+  error,
+  params: { fault },
   abort: true,
 });
 
 /** Begins the rule of every field. */
 export const text = (name: string) =>
   z.string({
-    error: (issue) =>
-      issue.input === undefined
-        ? because('missing', `${name} is required.`)
-        : because('wrong_type', `${name} must be a string.`),
+    error: ({ input }) =>
+      input === undefined ? `${name} is required.` : `${name} must be a string.`,
   });
+
+/** `value` is what the body has there. */
+export function faultOf(issue: z.core.$ZodIssue, value: unknown): FieldFault {
+  if (issue.code === 'custom') return issue.params!['fault'] as FieldFault;
+  return value === undefined ? 'missing' : 'wrong_type';
+}
 
 export const bodyFields = {
   email: {
@@ -112,7 +116,10 @@ export const bodyFields = {
   },
   ein: {
     name: 'ein',
-    rule: text('ein').regex(EIN, only('invalid_format', 'ein must be exactly nine digits (0-9).')),
+    rule: text('ein').refine(
+      (value) => EIN.test(value),
+      only('invalid_format', 'ein must be exactly nine digits (0-9).'),
+    ),
     claim: (value) =>
       shortText(typeof value === 'number' ? einOfNumber(value) : value, EIN_CLAIM_MAX),
     normalize: normalizeEin,

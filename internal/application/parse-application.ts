@@ -4,11 +4,12 @@ import {
   bodyFields,
   claimsOf,
   eachField,
+  faultOf,
   type Applicant,
   type Application,
   type Field,
 } from './fields.ts';
-import type { Reason, ReasonCode } from './reasons.ts';
+import type { Reason } from './reasons.ts';
 
 type ParsedApplication =
   | { readonly valid: true; readonly application: Application }
@@ -31,8 +32,8 @@ export function parseApplication(body: Uint8Array): ParsedApplication {
     return { valid: true, application };
   }
   const reasons = parsed.error.issues.map((issue): Reason => {
-    const [code, message] = issue.message.split('|', 2) as [ReasonCode, string];
-    return { field: issue.path[0] as Field, code, message };
+    const field = issue.path[0] as Field;
+    return { field, code: faultOf(issue, object[field]), message: issue.message };
   });
   return { valid: false, reasons, claimed: claimsOf(object) };
 }
