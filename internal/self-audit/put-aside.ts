@@ -33,6 +33,8 @@ export interface AsideEntry {
   readonly at: Date;
   readonly by: string;
   readonly why?: string;
+  readonly requestId?: string;
+  readonly accountId?: string;
   /** Findings of the self-audit that the operator put aside, as `findingName` has them. */
   readonly aside?: readonly string[];
   readonly result: string;
@@ -58,14 +60,14 @@ export class PutAside {
     return new Map(entries.flatMap((entry) => (entry.aside ?? []).map((name) => [name, entry])));
   }
 
-  /** Returns the findings put aside by the newest such entries, settled since or not. */
-  async all(): Promise<string[]> {
+  /** Returns the requests and accounts whose findings the newest such entries put aside. */
+  async ids(): Promise<string[]> {
     const done = { aside: { $exists: true }, ends: { $exists: true }, result: 'done' } as const;
     const entries = await this.#entries
       .find(done, bounded)
       .sort({ _id: -1 })
       .limit(ASIDE_READ)
       .toArray();
-    return entries.flatMap(({ aside = [] }) => aside);
+    return entries.flatMap(({ requestId = [], accountId = requestId }) => accountId);
   }
 }

@@ -22,7 +22,7 @@ export interface AuditStores {
   readonly submissions: SupportQueries;
   readonly accounts: AccountQueries;
   readonly holds: Pick<PartnerHolds, 'list'>;
-  readonly aside: Pick<PutAside, 'of' | 'all'>;
+  readonly aside: Pick<PutAside, 'of' | 'ids'>;
   /** The shortest retention of an account's request, by today's settings. */
   readonly accountRequestsKeptMs: number;
 }
@@ -155,9 +155,8 @@ export async function unsettled<Found extends { readonly kind: Kind; readonly id
 
 /** Where operators put findings aside: how many still exist, and what else is found. */
 export async function whereAside(stores: AuditStores, clock: Clock) {
-  const names = await stores.aside.all();
-  const ids = [...new Set(names.map((name) => name.split(' ')[1] ?? ''))];
-  const { found } = await suspectsAt(ids, stores, clock);
+  const ids = new Set(await stores.aside.ids());
+  const { found } = await suspectsAt([...ids], stores, clock);
   return withoutAside(found, stores);
 }
 

@@ -55,7 +55,7 @@ function readsOf(world: World) {
     accounts: new AccountQueries(db),
     holds: new PartnerHolds({ db, clock }),
     trail,
-    aside: { of: () => Promise.resolve(new Map()), all: () => Promise.resolve([]) },
+    aside: { of: () => Promise.resolve(new Map()), ids: () => Promise.resolve([]) },
   };
   return { reads, clock };
 }

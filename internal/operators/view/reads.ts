@@ -12,7 +12,7 @@ export interface Reads {
   readonly keys: Pick<KeyStore, 'list' | 'disabled' | 'problems'>;
   readonly holds: Pick<PartnerHolds, 'list' | 'isSet'>;
   readonly trail: Pick<Trail, 'ofRequest' | 'newest'>;
-  readonly aside: Pick<PutAside, 'of' | 'all'>;
+  readonly aside: Pick<PutAside, 'of' | 'ids'>;
   /** The shortest retention of an account's request, by today's settings. */
   readonly accountRequestsKeptMs: number;
 }
