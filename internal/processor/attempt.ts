@@ -113,7 +113,8 @@ async function endsByCrashes(claimed: Claimed, tools: AttemptTools): Promise<boo
   const { crashes = 0, takenOver } = record;
   if (crashes >= MAX_CRASHES) {
     const words = 'its workers ended without a word, several times';
-    await fail(verdictOfFailure(record, { failure: 'crashed', words }), claimed, tools);
+    const fact = { code: 'workers_died', words } as const;
+    await fail(verdictOfFailure(record, { failure: 'crashed', fact }), claimed, tools);
     return true;
   }
   if (takenOver !== true || crashes < CRASHES_ALONE) return false;
@@ -200,7 +201,8 @@ async function end(verdict: Ended, attempt: Attempt, tools: AttemptTools): Promi
 
 async function fail(verdict: Failed, claimed: Claimed, tools: AttemptTools): Promise<void> {
   const { record, step, fields } = claimed;
-  const { failure, words: last_error, changes, ...told } = verdict;
+  const { failure, fact, changes, ...told } = verdict;
+  const last_error = fact.words;
   tools.metrics.failures.inc({ step, class: failure });
   const entry = { ...fields, step, failure, verdict: told, last_error };
   tools.log[levelOf(verdict)](entry, 'attempt failed');

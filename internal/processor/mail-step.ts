@@ -12,6 +12,7 @@ import { UNSENT } from '../mail/mailer.ts';
 import { loginInstructions } from '../mail/message.ts';
 import { outcomeOf, refusalOf, type HandOver } from '../mail/relay-answers.ts';
 import { retryUntilDone } from '../platform/process/deadline.ts';
+import type { Fact } from '../submission/facts.ts';
 import { attemptOf, type OpenRecord } from '../submission/submission.ts';
 import { writeOrRetry, type Attempt, type AttemptTools, type PreparedMail } from './step.ts';
 import {
@@ -49,13 +50,13 @@ export async function mailApplicant(attempt: Attempt, tools: AttemptTools): Prom
     await place.turn(claim.signal);
     return sendMail(attempt, firstMail, 0, tools);
   }
-  const fail = (failure: FailureClass, words: string): Verdict =>
-    verdictOfFailure(record, { failure, words });
+  const fail = (failure: FailureClass, code: Fact['code'], words: string): Verdict =>
+    verdictOfFailure(record, { failure, fact: { code, words } });
   const { accountId } = record;
   const account = accountId === undefined ? undefined : await tools.accounts.read(accountId);
-  if (account === undefined) return fail('transient', 'the account of this request was not found');
+  if (account === undefined) return fail('transient', 'account_missing', 'the account of this request was not found');
   if (account.releasedAt !== undefined)
-    return fail('permanent', 'the account was released by an operator');
+    return fail('permanent', 'account_released', 'the account was released by an operator');
   // A used link proves that the e-mail arrived.
   const arrived = account.notifiedAt !== undefined || account.activation?.usedAt !== undefined;
   if (!arrived) return mailOnce(attempt, account, tools);
@@ -65,7 +66,8 @@ export async function mailApplicant(attempt: Attempt, tools: AttemptTools): Prom
 /** The account changed or its link was used. */
 function readAgain(record: OpenRecord): Verdict {
   const words = 'the account changed or its link was used: it is read again';
-  return verdictOfFailure(record, { failure: 'transient', words });
+  const fact = { code: 'account_changed', words } as const;
+  return verdictOfFailure(record, { failure: 'transient', fact });
 }
 
 async function mailOnce(attempt: Attempt, account: Account, tools: AttemptTools): Promise<Verdict> {
@@ -79,7 +81,8 @@ async function mailOnce(attempt: Attempt, account: Account, tools: AttemptTools)
   if (before >= (isProbe ? 1 : MAX_AMBIGUOUS)) {
     const words = `nobody knows what became of the mail (handed over ${before} times)`;
     const failure = isProbe ? 'permanent' : 'ambiguous';
-    return verdictOfFailure(record, { failure, words, ambiguous: before });
+    const fact = { code: 'mails_unknown', words } as const;
+    return verdictOfFailure(record, { failure, fact, ambiguous: before });
   }
   await place.turn(claim.signal);
   if (!claim.mayGoOn) return LOST;
@@ -142,7 +145,8 @@ async function sendMail(
   const unasked = probe === undefined ? undefined : whyUnasked(probe, tools);
   if (unasked !== undefined) {
     await noteAborted(mail, tools);
-    return verdictOfFailure(record, { failure: 'permanent', words: unasked });
+    const fact = { code: 'relay_unasked', words: unasked } as const;
+    return verdictOfFailure(record, { failure: 'permanent', fact });
   }
   try {
     const isNoted = await noteBegin();
@@ -175,15 +179,16 @@ async function sendMail(
     // An operator may have asked for another mail meanwhile.
     return noted !== undefined && noted.notifiedAt === undefined ? readAgain(record) : COMPLETED;
   }
+  const fact = factOf(handOver);
   if (probe !== undefined) {
     // No second try: the relay would get all of them once it is back.
     const answer = handOver.result === 'refused' ? [handOver.answer] : [];
-    const words = [inWords(handOver), ...answer].join(': ').slice(0, PROBE_WORDS);
-    return verdictOfFailure(record, { failure: 'permanent', words });
+    const words = [fact.words, ...answer].join(': ').slice(0, PROBE_WORDS);
+    return verdictOfFailure(record, { failure: 'permanent', fact: { ...fact, words } });
   }
   return verdictOfFailure(record, {
     failure: classOfHandOver(handOver, blame),
-    words: inWords(handOver),
+    fact,
     ...(handOver.result === 'refused' && handOver.why && { reasons: [mailReason(handOver.why)] }),
     ambiguous: before + (handOver.result === 'ambiguous' ? 1 : 0),
   });
@@ -246,15 +251,20 @@ async function noteResult(
   return undefined;
 }
 
-/** Holds no address, because support reads it. */
-function inWords(handOver: Exclude<HandOver, { result: 'accepted' | 'aborted' }>): string {
+/** Why an e-mail was not taken. */
+export function factOf(handOver: Exclude<HandOver, { result: 'accepted' | 'aborted' }>): Fact {
   switch (handOver.result) {
-    case 'ambiguous':
-      return `the mail server ended the connection without an answer after the mail was sent (${handOver.cause})`;
-    case 'unreachable':
-      return `the mail server could not be used (${handOver.cause})`;
+    case 'ambiguous': {
+      const { cause: of } = handOver;
+      const words = `the mail server ended the connection without an answer after the mail was sent (${of})`;
+      return { code: 'mail_unanswered', of, words };
+    }
+    case 'unreachable': {
+      const { cause: of } = handOver;
+      return { code: 'relay_unusable', of, words: `the mail server could not be used (${of})` };
+    }
     case 'refused': {
-      const code = [handOver.code, handOver.enhancedCode]
+      const of = [handOver.code, handOver.enhancedCode]
         .filter((part) => part !== undefined)
         .join(' ');
       const what = {
@@ -264,7 +274,8 @@ function inWords(handOver: Exclude<HandOver, { result: 'accepted' | 'aborted' }>
         content: 'the mail',
       }[handOver.phase];
       const alike = handOver.alike ? ', and others in the same words' : '';
-      return `the mail server did not accept ${what} (${code})${alike}`;
+      const words = `the mail server did not accept ${what} (${of})${alike}`;
+      return { code: 'mail_refused', of, words };
     }
   }
 }

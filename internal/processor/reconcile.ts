@@ -1,5 +1,6 @@
 /** Reads what is due into the line: retries whose job was lost, and records nobody works on. */
 import type { Clock } from '../platform/process/clock.ts';
+import type { Fault } from '../platform/process/fault.ts';
 import { defined } from '../platform/process/defined.ts';
 import type { DueRecord, DueWork } from '../submission/due-work.ts';
 import { FIRST_SIGHT_GRACE_MS } from '../submission/submission.ts';
@@ -32,11 +33,12 @@ export class Reconcile {
   }
 
   /** A process that neither reads what is due nor has work in hand must be started again. */
-  faults(deadlineMs: number): string[] {
+  faults(deadlineMs: number): Fault[] {
     const { line, clock } = this.#tools;
     const idleMs = clock.monotonicMs() - this.#turnedAtMs;
     if (line.busy || idleMs < deadlineMs) return [];
-    return [`nothing was read for ${Math.round(idleMs / 1_000)} s, and no work is in hand`];
+    const words = `nothing was read for ${Math.round(idleMs / 1_000)} s, and no work is in hand`;
+    return [{ code: 'nothing_read', words }];
   }
 
   /** More is due, and the line has room for it. */

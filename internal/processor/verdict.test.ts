@@ -18,7 +18,8 @@ function verdict(
   { ambiguous, backedOffMs }: { readonly ambiguous: number; readonly backedOffMs: number },
   random = Math.random,
 ) {
-  return verdictOfFailure({ attempts: 0, backedOffMs }, { failure, words: 'x', ambiguous }, random);
+  const fact = { code: 'step_failed', words: 'x' } as const;
+  return verdictOfFailure({ attempts: 0, backedOffMs }, { failure, fact, ambiguous }, random);
 }
 const none = { ambiguous: 0, backedOffMs: 0 };
 

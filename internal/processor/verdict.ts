@@ -6,6 +6,7 @@ import type { HandOver } from '../mail/relay-answers.ts';
 import { DeadlineError, jittered } from '../platform/process/deadline.ts';
 import { defined } from '../platform/process/defined.ts';
 import { NotDurableError } from '../platform/stores/mongo.ts';
+import { asLastError, type Fact } from '../submission/facts.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { AttemptCounts, Changes } from '../submission/worker-moves.ts';
 import type { Attempt, PreparedMail } from './step.ts';
@@ -82,8 +83,7 @@ export const MAX_AMBIGUOUS = AMBIGUOUS_WAITS_MS.length + 1;
 
 interface Failure {
   readonly failure: FailureClass;
-  /** Support reads it, so it holds no personal data. */
-  readonly words: string;
+  readonly fact: Fact;
 }
 
 type EndingClass = Exclude<FailureClass, 'infrastructure' | 'relay'>;
@@ -104,7 +104,7 @@ export function verdictOfFailure(
   { attempts, ambiguous: before = 0, backedOffMs = 0 }: SoFar,
   {
     failure,
-    words,
+    fact,
     reasons,
     ambiguous = before,
   }: Failure & {
@@ -119,11 +119,11 @@ export function verdictOfFailure(
     const changes = {
       attempts,
       ambiguous,
-      lastError: words,
-      reason: words,
+      ...asLastError(fact),
+      reason: fact,
       ...defined({ reasons }),
     };
-    return { kind: 'end', failure: ending, words, event, changes };
+    return { kind: 'end', failure: ending, fact, event, changes };
   };
   const again = (waitMs: number): Failed => {
     const delayMs = jittered(waitMs, random);
@@ -131,9 +131,9 @@ export function verdictOfFailure(
       attempts: attempts + (failure === 'transient' ? 1 : 0),
       ambiguous,
       backedOffMs: backedOffMs + delayMs,
-      lastError: words,
+      ...asLastError(fact),
     };
-    return { kind: 'again', failure, words, delayMs, changes };
+    return { kind: 'again', failure, fact, delayMs, changes };
   };
   switch (failure) {
     case 'permanent':
@@ -143,7 +143,7 @@ export function verdictOfFailure(
     case 'infrastructure':
     case 'relay':
       // Behind all that was due before: an e-mail that causes the outage stops no other.
-      return { kind: 'later', failure, words, delayMs: 0, changes: { lastError: words } };
+      return { kind: 'later', failure, fact, delayMs: 0, changes: asLastError(fact) };
     case 'ambiguous': {
       const waitMs = AMBIGUOUS_WAITS_MS[Math.max(0, ambiguous - 1)];
       return waitMs === undefined ? end('give_up', failure) : again(waitMs);
@@ -173,8 +173,9 @@ export function verdictOfError(
   { record, step }: Pick<Attempt, 'record' | 'step'>,
 ): Failed {
   const goal = step === 'account' ? 'creating the account' : 'mailing the applicant';
-  const words = `${goal} failed: ${error instanceof Error ? error.name : 'unknown error'}`;
-  return verdictOfFailure(record, { failure: classOfError(error), words });
+  const of = error instanceof Error ? error.name : 'unknown error';
+  const fact = { code: 'step_failed', of, words: `${goal} failed: ${of}` } as const;
+  return verdictOfFailure(record, { failure: classOfError(error), fact });
 }
 
 /** Elections, shutdown or overload. FerretDB answers 1 while its PostgreSQL is away. */

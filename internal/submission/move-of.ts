@@ -3,6 +3,7 @@ import type { Collection, Db, Filter } from 'mongodb';
 import { discardedReason } from '../application/reasons.ts';
 import { DAY_MS, later, type Clock } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
+import { asFact, asLastError, asReason, type Fact } from './facts.ts';
 import {
   cards,
   eventsOf,
@@ -118,7 +119,7 @@ interface MoveOptions extends Pick<MoveTools, 'tellEnd'> {
   /** The account that this request made, for the moves that ask for it. */
   readonly accountId?: string | undefined;
   readonly attempt?: number;
-  readonly reason?: string | undefined;
+  readonly reason?: string | Fact | undefined;
   /** What the step found out. */
   readonly found?: Fields;
   /** A move to an open state also claims the record for its next step, until then. */
@@ -135,6 +136,7 @@ const movesOf = Object.groupBy(moves, ({ event }) => event) as Record<Event, rea
  */
 export function moveOf(event: Event, seen: Unchanged, options: MoveOptions): MoveWrite | undefined {
   const { now, accountId, attempt = 0, reason } = options;
+  const why = reason === undefined ? undefined : asFact(event, reason);
   const possible = movesOf[event].filter(
     ({ from, when }) =>
       (seen.state ?? from) === from &&
@@ -148,9 +150,9 @@ export function moveOf(event: Event, seen: Unchanged, options: MoveOptions): Mov
     ...options.found,
     ...(stays ? {} : entryOf(to, options)),
     ...ofActor(move, (seen.version ?? 0) + 1, options),
-    ...besides[event]?.(options),
+    ...besides[event]?.(now, why),
   };
-  const history = { state: to, at: now, attempt, ...defined({ reason }) };
+  const history = { state: to, at: now, attempt, ...(why && asReason(why)) };
   const update = { ...updateOf(fields), ...(stays ? {} : { $push: { history } }) };
   const ends = !stays && cards[to].status !== 'processing';
   const done = (requestIds: readonly string[]): void => {
@@ -215,15 +217,17 @@ function ofActor(
   return { ...account, version, ...reasons };
 }
 
-const returned = ({ now, reason }: MoveOptions): Fields => ({ bouncedAt: now, lastError: reason });
+const returned = (now: Date, why?: Fact): Fields => {
+  return { bouncedAt: now, ...(why && asLastError(why)) };
+};
 
-const besides: { readonly [E in Event]?: (options: MoveOptions) => Fields } = {
+const besides: { readonly [E in Event]?: (now: Date, why?: Fact) => Fields } = {
   withdraw: () => ({ httpStatus: 500, idempotencyDigest: undefined }),
   report_bounce: returned,
   report_refusal: returned,
-  release: ({ now }) => ({ releasedAt: now }),
+  release: (now) => ({ releasedAt: now }),
   // The digest would confirm a guessed address.
-  erase: ({ now }) => ({
+  erase: (now) => ({
     erasedAt: now,
     body: undefined,
     bodyUntil: undefined,

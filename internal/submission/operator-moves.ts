@@ -7,6 +7,7 @@ import { defined } from '../platform/process/defined.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
 import { unlessDuplicate, updateInOrder } from '../platform/stores/mongo.ts';
 import { CLAIM_MS, submissionCollection, type SubmissionRecord } from './submission.ts';
+import { asFact, asReason, type Fact } from './facts.ts';
 import {
   entryOf,
   makeMove,
@@ -43,7 +44,7 @@ export class OperatorMoves {
   }
 
   /** False if the record has changed since, or has no such move. */
-  async move(event: OperatorEvent, moved: Moved, reason: string): Promise<boolean> {
+  async move(event: OperatorEvent, moved: Moved, reason: string | Fact): Promise<boolean> {
     const move = this.#moveOf(event, moved, reason);
     return move !== undefined && makeMove(this.#collection, moved.seen._id, move);
   }
@@ -52,7 +53,7 @@ export class OperatorMoves {
   async moveAll(
     event: OperatorEvent,
     items: readonly PlannedMove[],
-    reason: string,
+    reason: string | Fact,
   ): Promise<number> {
     const alike = Map.groupBy(items, ({ seen, to, accountId }) =>
       [seen.state, seen.version, to, seen.accountId, accountId].join(' '),
@@ -81,11 +82,16 @@ export class OperatorMoves {
   }
 
   /** Recreates an account's expired record for a new e-mail, as if received now. */
-  async remake(record: SubmissionRecord, reason: string): Promise<boolean> {
+  async remake(
+    event: OperatorEvent,
+    record: SubmissionRecord,
+    reason: string | Fact,
+  ): Promise<boolean> {
     const state = 'account_created';
     const now = this.#tools.clock.now();
     const entry = defined(entryOf(state, { now, retention: this.#tools.retention }));
-    const history = [{ state, at: now, attempt: 0, reason }] as const;
+    const why = asReason(asFact(event, reason));
+    const history = [{ state, at: now, attempt: 0, ...why }] as const;
     const made = { receivedAt: now, mailsSince: record.version, history };
     return unlessDuplicate(this.#collection.insertOne({ ...record, ...entry, ...made }));
   }
@@ -123,7 +129,7 @@ export class OperatorMoves {
   #moveOf(
     event: OperatorEvent,
     { seen, accountId, reasons }: Moved,
-    reason: string,
+    reason: string | Fact,
   ): MoveWrite | undefined {
     const now = this.#tools.clock.now();
     const found = defined({ reasons });

@@ -5,6 +5,7 @@ import type { StoredReason } from '../application/reasons.ts';
 import type { ProbeKind } from '../application/sandbox-endings.ts';
 import { TESTS_KEPT_SECONDS } from '../partner/key-terms.ts';
 import type { IndexDefinition } from '../platform/stores/mongo-indexes.ts';
+import type { Fact } from './facts.ts';
 import { RATE_LIMITED } from './over-limit.ts';
 import { type OpenState, openStates, type State } from './states.ts';
 
@@ -19,7 +20,10 @@ export interface HistoryEntry {
   readonly state: State;
   readonly at: Date;
   readonly attempt: number;
+  /** Why, in words; the rest of the fact is for programs. */
   readonly reason?: string;
+  readonly code?: Fact['code'];
+  readonly of?: string;
 }
 
 export interface SubmissionRecord {
@@ -73,6 +77,8 @@ export interface SubmissionRecord {
   readonly reasons?: readonly StoredReason[];
   readonly accountId?: string;
   readonly lastError?: string;
+  /** The same, for programs. */
+  readonly lastFact?: Fact;
   readonly traceparent?: string;
   readonly bouncedAt?: Date;
   /** When an operator ordered the release of its account, which is written next. */

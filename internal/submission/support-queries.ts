@@ -14,9 +14,10 @@ import {
   unlessTooLong,
 } from '../platform/stores/mongo-read.ts';
 import { idempotencyDigest } from './idempotency.ts';
+import { LAST_FACT, type StoredFact, WITH_ERROR } from './facts.ts';
 import { literally, namePattern } from './name-pattern.ts';
 import { rateLimitedCollection, type RateLimitedRecord } from './over-limit.ts';
-import { isOpen, openStates, type State } from './states.ts';
+import { isOpen, type State } from './states.ts';
 import {
   claimedBefore,
   live,
@@ -105,7 +106,7 @@ interface TallyGroup {
   readonly test?: true;
   readonly field?: string;
   readonly code?: string;
-  readonly lastError?: string;
+  readonly error?: StoredFact;
   readonly count: number;
   readonly newest: string;
 }
@@ -239,7 +240,7 @@ export class SupportQueries {
       test: '$test',
       field: '$reasons.field',
       code: '$reasons.code',
-      lastError: '$lastError',
+      error: LAST_FACT,
     };
     const groups = await this.#submissions
       .aggregate<{ _id: Omit<TallyGroup, 'count' | 'newest'>; count: number; newest: string }>(
@@ -352,10 +353,10 @@ export interface KindGroup {
   readonly partner: string | null;
   readonly state: State;
   readonly status: number;
-  /** Field and code of each reason, with a blank between them. */
-  readonly why: readonly string[];
+  /** The reasons; `field` is empty where one is about none. */
+  readonly why: readonly { readonly field: string; readonly code: string }[];
   /** The last error in states of `WITH_ERROR`, else null. */
-  readonly error: string | null;
+  readonly error: StoredFact | null;
   /** Null, like `key`, unless turned away. */
   readonly address: string | null;
   readonly key: string | null;
@@ -375,8 +376,6 @@ export interface KindsAsked {
   readonly withinMs: number;
 }
 
-/** In other states the last error is an earlier attempt's. */
-export const WITH_ERROR: readonly State[] = [...openStates, 'undeliverable', 'dead_lettered'];
 /** More exist only if addresses change with each request. */
 const GROUPS_IN_ONE = 10_000;
 /** States of recorded requests that were turned away. */
@@ -429,10 +428,10 @@ async function kindsIn(
     $map: {
       input: { $ifNull: ['$reasons', []] },
       as: 'one',
-      in: { $concat: [{ $ifNull: ['$$one.field', ''] }, ' ', '$$one.code'] },
+      in: { field: { $ifNull: ['$$one.field', ''] }, code: '$$one.code' },
     },
   };
-  const of = (those: readonly State[], field: string) => ({
+  const of = (those: readonly State[], field: string | typeof LAST_FACT) => ({
     $cond: [{ $in: ['$state', those] }, { $ifNull: [field, null] }, null],
   });
   const kind = {
@@ -441,7 +440,7 @@ async function kindsIn(
     state: '$state',
     status: '$httpStatus',
     why,
-    error: of(WITH_ERROR, '$lastError'),
+    error: of(WITH_ERROR, LAST_FACT),
   };
   const whose = { address: of(TURNED_AWAY, '$remoteIp'), key: of(TURNED_AWAY, '$keyId') };
   const groups = await submissions

@@ -18,6 +18,7 @@ import {
   submissionCollection,
   type SubmissionRecord,
 } from './submission.ts';
+import type { Fact } from './facts.ts';
 import { moveOf, touchOf, type MoveTools, type MoveWrite, type RecordUpdate } from './move-of.ts';
 import type { ProcessorEvent } from './states.ts';
 
@@ -25,12 +26,15 @@ import type { ProcessorEvent } from './states.ts';
 export type Position = Pick<OpenRecord, '_id' | 'state' | 'version'>;
 
 export type AttemptCounts = Partial<
-  Pick<SubmissionRecord, 'attempts' | 'ambiguous' | 'backedOffMs' | 'lastError' | 'waitsSince'>
+  Pick<
+    SubmissionRecord,
+    'attempts' | 'ambiguous' | 'backedOffMs' | 'lastError' | 'lastFact' | 'waitsSince'
+  >
 >;
 
 export interface Changes
   extends AttemptCounts, Partial<Pick<SubmissionRecord, 'applicant' | 'reasons' | 'accountId'>> {
-  readonly reason?: string;
+  readonly reason?: string | Fact;
 }
 
 /** Commands; what is forgotten is due once its claim expires. */

@@ -1,6 +1,7 @@
 /** The first page lists all that is wrong, and leads to a partner that is over its limit. */
 import { expect, test } from '@jest/globals';
 import { hashApiKey, keyIdOf, newApiKey } from '../../internal/partner/api-key.ts';
+import type { Fact } from '../../internal/submission/facts.ts';
 import { accessFaults, textOf } from '../support/browser.ts';
 import { browserOfFile } from '../support/browser-of-file.ts';
 import { cliOf } from '../support/cli.ts';
@@ -38,6 +39,11 @@ async function nowLists(words: RegExp): Promise<string[]> {
 }
 const isGood = async (): Promise<boolean> => (await page.$('p.good')) !== null;
 
+const UNUSABLE = 'the mail server could not be used (EAUTH AUTH PLAIN 535)';
+const factOf = (words: string): Fact => {
+  return { code: 'relay_unusable', of: 'EAUTH AUTH PLAIN 535', words };
+};
+
 function dead(lastError: string, more: object = {}) {
   const { dueAt: _, ...record } = newRecord({ state: 'dead_lettered', lastError, ...more });
   return record;
@@ -69,12 +75,20 @@ test('a dead test is no fault, and each kind of dead letters is', async () => {
   await world.stores.requests.insertMany([
     dead('a test', { test: true }),
     dead('the disk is full'),
+    // An older version has written the last error since.
+    dead('the disk is full', { lastFact: factOf('other words') }),
     ...Array.from({ length: 255 }, () => dead('the relay refuses our sender')),
+    // Of a version without codes, of ours, and of one with other words.
+    dead(UNUSABLE),
+    ...[UNUSABLE, 'other words'].map((words) => dead(words, { lastFact: factOf(words) })),
   ]);
   const list = await nowLists(/given up/);
   expect(list).toEqual([
     expect.stringMatching(/^Fault 255 given up .*: the relay refuses our sender, such as req_/),
-    expect.stringMatching(/^Fault 1 given up .*: the disk is full, such as req_/),
+    expect.stringMatching(
+      /^Fault 3 given up .*: the relay refuses our login \(EAUTH AUTH PLAIN 535\), such as req_/,
+    ),
+    expect.stringMatching(/^Fault 2 given up .*: the disk is full, such as req_/),
   ]);
   expect(await isGood()).toBe(false);
   expect(await textOf(page)).not.toMatch(/Nothing/);

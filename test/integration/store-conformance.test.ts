@@ -19,6 +19,7 @@ import {
 } from '../../internal/submission/group-commit.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { EarlierRequests } from '../../internal/submission/earlier-requests.ts';
+import { asLastError, type Fact } from '../../internal/submission/facts.ts';
 import { eventsOf, openStates, states, type State } from '../../internal/submission/states.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import {
@@ -36,6 +37,8 @@ import { noMetrics, retention, uniqueAccountKeys } from '../simulation/world.ts'
 import { storesOfFile } from '../support/test-stores.ts';
 import { timedDatabase } from '../support/timed-database.ts';
 import { HANG_MS, HEAL_HANG_MS } from '../support/wait.ts';
+
+const ASKED: Fact = { code: 'relay_unusable', of: 'x', words: 'x' };
 
 const START = Date.now();
 const SECOND_MS = 1_000;
@@ -197,8 +200,8 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
     ({ store }, [where, event]) => {
       const changes = {
         reasons: [{ field: 'ein', code: 'missing', message: 'x' }],
-        lastError: 'x',
-        reason: 'x',
+        ...asLastError(ASKED),
+        reason: ASKED,
       } as const;
       return event === 'move_on'
         ? store.moveOn({ ...where, history: [] } as unknown as OpenRecord, 1, changes)
@@ -249,7 +252,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
     fc.tuple(position, fc.nat(60), fc.boolean()),
     ({ store }, [where, seconds, apart]) => {
       const until = new Date(seconds * SECOND_MS);
-      const counts = { attempts: 1, ambiguous: 1, backedOffMs: 1, lastError: 'x' };
+      const counts = { attempts: 1, ambiguous: 1, backedOffMs: 1, ...asLastError(ASKED) };
       return apart ? store.putApart(where, until) : store.putBack(where, until, counts);
     },
   ),

@@ -4,6 +4,7 @@
  */
 import { ACCOUNTS, TEST_ACCOUNTS } from '../../internal/account/account.ts';
 import { PARTNER_HOLDS } from '../../internal/partner/flags.ts';
+import { asLastError } from '../../internal/submission/facts.ts';
 import { isOpen } from '../../internal/submission/states.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';
 import { databaseOf, driverOf, type Wire } from './driver.ts';
@@ -164,7 +165,8 @@ class Stage {
   async giveUp(): Promise<void> {
     const { store } = this.world.connect(this.world.newProcess('processor', 0), 'processor');
     const given = store.claim(ID, this.record.version).then((record) => {
-      const changes = { reason: 'the relay', lastError: 'the relay' };
+      const reason = { code: 'relay_unusable', words: 'the relay' } as const;
+      const changes = { reason, ...asLastError(reason) };
       return store.move(record!, 'give_up', 1, changes);
     });
     await this.world.scheduler.run(Infinity, () => this.record.state === 'dead_lettered');

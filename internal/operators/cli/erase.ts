@@ -202,6 +202,11 @@ async function keepWhole(
   return isErased;
 }
 
+const WOULD_BE: Readonly<Record<string, string>> = {
+  erased: 'would be erased',
+  'body erased': 'body would be erased',
+};
+
 function rowOf(found: Found, plan: OrderPlan, outcome: Outcome, work: Erasure) {
   const { what, id, state, owner } = found;
   const { to = '', whyNot = '' } = plan;
@@ -210,7 +215,7 @@ function rowOf(found: Found, plan: OrderPlan, outcome: Outcome, work: Erasure) {
   if (outcome === 'left' || outcome === 'unsure') work.isLeft = true;
   else if (to === 'erased') work.gone.add(id);
   const result = {
-    possible: to.replace('erased', 'would be erased'),
+    possible: WOULD_BE[to] ?? '',
     done: to,
     unsure: 'changed',
     left: whyNot,

@@ -7,6 +7,7 @@ import { DAY_MS, later } from '../../platform/process/clock.ts';
 import { pause } from '../../platform/process/deadline.ts';
 import { findingName } from '../../self-audit/rules.ts';
 import { suspectsAt } from '../../self-audit/walk.ts';
+import type { Fact } from '../../submission/facts.ts';
 import { isOpen } from '../../submission/states.ts';
 import { isBounced } from '../../submission/submission.ts';
 import type { Search } from '../../submission/support-queries.ts';
@@ -23,6 +24,7 @@ import {
   type Findings,
   type RequestTarget,
 } from '../view/order-words.ts';
+import { isOlderResendOfMany } from '../view/older-words.ts';
 import { linkUsed, planOf, stateAfter, type Order, type Plan } from '../view/plans.ts';
 import { utc } from '../view/words.ts';
 import {
@@ -86,15 +88,15 @@ export const resend: OneOrder<RequestTarget> = {
   act: async (target, given, { stores }) => {
     if (!(await wish(target, stores, 'mailAgain'))) return false;
     const event = target.record.state === 'completed' ? 'resend' : 'retry';
-    return (await move([target], event, `${resendOf(given)} by ${stores.trail.by}`, stores)) === 1;
+    return (await move([target], event, resendFact(given, stores.trail.by), stores)) === 1;
   },
   words: (target, shown) => dueWords(target, shown, 'the same link is mailed again'),
 };
 
-/** The order's name in the history; a repeated order of many has the same `why`. */
-function resendOf({ id, why }: Given): string {
-  if (id !== undefined) return 'operator resend';
-  return `operator resend of many${why === undefined ? '' : ` (${why})`}`;
+function resendFact({ id, why = '' }: Given, by: string): Fact {
+  if (id !== undefined) return { code: 'resend', words: `operator resend by ${by}` };
+  const words = `operator resend of many${why && ` (${why})`} by ${by}`;
+  return { code: 'resent_with_many', of: why, words };
 }
 
 /** A repeated order of many mails nobody twice. */
@@ -105,9 +107,11 @@ function resentBefore(
 ): Plan | undefined {
   if (given.id !== undefined) return undefined;
   const since = later(clock.now(), -RESENT_MS);
-  const done = record.history.findLast(
-    ({ at, reason }) => at > since && reason?.startsWith(`${resendOf(given)} by `),
-  );
+  const { why = '' } = given;
+  const done = record.history.findLast(({ at, reason, code, of }) => {
+    const isOurs = code === 'resent_with_many' && of === why;
+    return at > since && (isOurs || (code === undefined && isOlderResendOfMany(reason, why)));
+  });
   return (
     done && {
       whyNot: `was resent ${utc(done.at)} UTC by this order: another --why makes another order`,
@@ -371,12 +375,12 @@ async function isUnchanged(
 async function move(
   targets: readonly RequestTarget[],
   event: 'retry' | 'resend' | 'correct_address' | 'close' | 'reopen',
-  reason: string,
+  reason: string | Fact,
   { moves }: OrderStores,
 ): Promise<number> {
   const past = targets.filter(({ record }) => record.pastRetention === true);
   const remade = await those(past, ({ record: { pastRetention: _past, ...record } }) =>
-    moves.remake(record, reason),
+    moves.remake(event, record, reason),
   );
   const ready = targets.flatMap((target) => {
     const { record, account } = target;

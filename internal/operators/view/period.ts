@@ -3,7 +3,7 @@ import { handOversOf } from '../../account/mail-ledger.ts';
 import { ownerName } from '../../partner/key-terms.ts';
 import { later } from '../../platform/process/clock.ts';
 import type { Reads } from './reads.ts';
-import { errorInWords, errorOf } from './words.ts';
+import { errorOf, factInWords } from './words.ts';
 import { toneOf, type Tone } from './request.ts';
 import type { State } from '../../submission/states.ts';
 import type { KindGroup, TurnedAwayCount } from '../../submission/support-queries.ts';
@@ -108,23 +108,17 @@ async function saidOf(
 
 /** A request with two reasons is in both lines; most frequent first. */
 function reasonsOf(groups: readonly KindGroup[]) {
-  const all = groups.flatMap(({ state, why, error, count }) =>
-    [...new Set(why.length === 0 && error !== null ? [` ${error}`] : why)].map((one) => ({
-      state,
-      why: one,
-      count,
-    })),
-  );
-  const lines = [...Map.groupBy(all, ({ state, why }) => `${state} ${why}`)].map(([key, same]) => {
-    const [, state = '', field = '', code = ''] = /^(\S*) (\S*) (.*)$/s.exec(key) ?? [];
-    return {
-      state,
-      field,
-      code,
-      words: errorInWords(code),
-      count: same.reduce((sum, one) => sum + one.count, 0),
-    };
+  const all = groups.flatMap(({ state, why, error, count }) => {
+    const codes = why.map(({ field, code }) => ({ state, field, code, words: code, count }));
+    if (why.length > 0 || error === null) return codes;
+    // A search finds an error by its stored words.
+    return [{ state, field: '', code: error.words, words: factInWords(error), count }];
   });
+  const alike = Map.groupBy(all, ({ state, field, code }) => JSON.stringify([state, field, code]));
+  const lines = [...alike.values()].map((same) => ({
+    ...same[0]!,
+    count: same.reduce((sum, one) => sum + one.count, 0),
+  }));
   return lines.toSorted((one, other) => other.count - one.count).slice(0, REASONS_SHOWN);
 }
 

@@ -6,7 +6,7 @@ import type { SubmissionRecord } from '../../submission/submission.ts';
 import type { Search } from '../../submission/support-queries.ts';
 import { maskApplicant } from './mask.ts';
 import type { Reads } from './reads.ts';
-import { errorInWords, errorOf } from './words.ts';
+import { errorIn, errorOf } from './words.ts';
 
 /** More kinds of faults than a person reads. */
 const TALLIES = 1_000;
@@ -68,7 +68,7 @@ export async function tallyOf(search: Search, { submissions }: Pick<Reads, 'subm
       ...defined({ test: group.test }),
       state: group.state,
       field: group.field ?? '',
-      why: group.code ?? errorOf(group) ?? '',
+      why: group.code ?? errorIn(group.state, group.error) ?? '',
       count: group.count,
       newest: group.newest,
     })),
@@ -90,7 +90,7 @@ export async function deadLettersView(
     withinMs,
   });
   const lines = groups.map(({ partner, state, error, count, newest }): TallyLine => {
-    const why = errorInWords(error ?? '');
+    const why = errorIn(state, error) ?? '';
     return { partner: partner ?? '', state, field: '', why, count, newest };
   });
   return { lines: merged(lines).slice(0, TALLIES), from: from > since ? from : undefined };

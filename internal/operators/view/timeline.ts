@@ -5,7 +5,7 @@ import { handOversOf } from '../../account/mail-ledger.ts';
 import { defined } from '../../platform/process/defined.ts';
 import { duration, printable } from '../../platform/process/terminal.ts';
 import type { HistoryEntry, SubmissionRecord } from '../../submission/submission.ts';
-import { causeInWords, errorInWords } from './words.ts';
+import { causeInWords, factInWords } from './words.ts';
 
 /** With `times`, it happened that often in a row, the last time at `until`. */
 export interface Happening {
@@ -83,8 +83,8 @@ export function mailsInWords(ledger: MailLedger): string {
 }
 
 function stateInWords(entry: HistoryEntry, record: SubmissionRecord, index: number): string {
-  const { state } = entry;
-  const reason = entry.reason === undefined ? '' : `: ${printable(errorInWords(entry.reason))}`;
+  const { state, reason: words } = entry;
+  const reason = words === undefined ? '' : `: ${printable(factInWords({ ...entry, words }))}`;
   const attempt = entry.attempt > 1 ? ` at attempt ${entry.attempt}` : '';
   switch (state) {
     case 'recorded':

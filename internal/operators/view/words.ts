@@ -1,7 +1,9 @@
 /** How stored errors and times read on a screen; times are in UTC. */
 import { duration } from '../../platform/process/terminal.ts';
+import { lastFactOf, type StoredFact, WITH_ERROR } from '../../submission/facts.ts';
+import type { State } from '../../submission/states.ts';
 import type { SubmissionRecord } from '../../submission/submission.ts';
-import { WITH_ERROR } from '../../submission/support-queries.ts';
+import { olderFact } from './older-words.ts';
 
 const CAUSES: Readonly<Record<string, string>> = {
   EAUTH: 'the relay refuses our login',
@@ -20,22 +22,18 @@ export function causeInWords(cause: string | undefined): string {
   return `${CAUSES[code] ?? 'the relay could not be used'}${cause === undefined ? '' : ` (${cause})`}`;
 }
 
-/** Processors store the cause behind these words. */
-const UNUSABLE = /^the mail server could not be used \(([^)]*)\)$/;
-
-export function errorInWords(stored: string): string {
-  const cause = UNUSABLE.exec(stored)?.[1];
-  return cause === undefined ? stored : causeInWords(cause);
+export function factInWords(stored: StoredFact): string {
+  const { code, of, words } = stored.code === undefined ? olderFact(stored.words) : stored;
+  return code === 'relay_unusable' ? causeInWords(of) : words;
 }
 
-export function errorOf({
-  state,
-  lastError,
-}: Pick<SubmissionRecord, 'state' | 'lastError'>): string | undefined {
-  return WITH_ERROR.includes(state) && lastError !== undefined
-    ? errorInWords(lastError)
-    : undefined;
-}
+/** `last` is the last error of a record in this state, which may be an earlier attempt's. */
+export const errorIn = (state: State, last: StoredFact | null | undefined): string | undefined =>
+  last && WITH_ERROR.includes(state) ? factInWords(last) : undefined;
+
+export const errorOf = (
+  record: Pick<SubmissionRecord, 'state' | 'lastError' | 'lastFact'>,
+): string | undefined => errorIn(record.state, lastFactOf(record));
 
 /** As in "2026-11-21 09:03:11.120". */
 export function utc(date: Date): string {
