@@ -23,7 +23,7 @@ import { loadConfig, retentionOf, type ConfigOf } from '../../internal/settings/
 import { DatabaseClock } from '../../internal/platform/stores/database-clock.ts';
 import { withDeadline } from '../../internal/platform/process/deadline.ts';
 import { printable, printableJson } from '../../internal/platform/process/terminal.ts';
-import { connectMongo, createMongo, mongoReason } from '../../internal/platform/stores/mongo.ts';
+import { connectMongo, createMongo, mongoFault } from '../../internal/platform/stores/mongo.ts';
 
 const CONNECT_WITHIN_MS = 10_000;
 const CLOSE_DEADLINE_MS = 2_000;
@@ -74,7 +74,7 @@ export async function runCli(
         for (const signal of STOP_SIGNALS) process.once(signal, onSignal);
         return stop.signal;
       },
-      storeFault: (error) => mongoReason(store.mongo, error),
+      storeFault: (error) => mongoFault(store.mongo, error).words,
     });
   } finally {
     for (const signal of STOP_SIGNALS) process.off(signal, onSignal);

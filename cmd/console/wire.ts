@@ -13,7 +13,7 @@ import { later, type Clock } from '../../internal/platform/process/clock.ts';
 import { DeadlineError } from '../../internal/platform/process/deadline.ts';
 import { defined } from '../../internal/platform/process/defined.ts';
 import type { Loops } from '../../internal/platform/process/loop.ts';
-import { mongoReason } from '../../internal/platform/stores/mongo.ts';
+import { mongoFault } from '../../internal/platform/stores/mongo.ts';
 import { tookTooLong } from '../../internal/platform/stores/mongo-read.ts';
 import { openProcess, type ProcessTools } from '../../internal/platform/open-process.ts';
 import { whereAside } from '../../internal/self-audit/walk.ts';
@@ -46,7 +46,7 @@ export async function startConsoleProcess(config: ConfigOf<'console'>, tools: Pr
   const databaseFault = (error: unknown): string | undefined => {
     if (tookTooLong(error)) return 'MongoDB took too long to answer: narrow the search by time.';
     return error instanceof MongoError || error instanceof DeadlineError
-      ? mongoReason(mongo, error)
+      ? mongoFault(mongo, error).words
       : undefined;
   };
   const trailOf = (person: Omit<ConsolePerson, 'role'>, why?: string): Trail =>

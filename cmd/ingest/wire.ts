@@ -16,8 +16,9 @@ import { KeyCache } from '../../internal/partner/key-cache.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { listenHost, urlOf } from '../../internal/platform/http/admin-server.ts';
 import { pause, withDeadline } from '../../internal/platform/process/deadline.ts';
+import type { Fault } from '../../internal/platform/process/fault.ts';
 import { makeFirstContact } from '../../internal/platform/stores/mongo-indexes.ts';
-import { createMongo, mongoReason } from '../../internal/platform/stores/mongo.ts';
+import { createMongo, mongoFault } from '../../internal/platform/stores/mongo.ts';
 import {
   type Opened,
   openProcess,
@@ -59,7 +60,7 @@ export async function startIngest(config: ConfigOf<'ingest'>, tools: ProcessTool
   ready.push(contact.hides(installation.faults));
   const draining = new AbortController();
   const { signal: drain } = draining;
-  ready.push(() => (drain.aborted ? ['draining'] : []));
+  ready.push(() => (drain.aborted ? [{ code: 'draining', words: 'draining' }] : []));
   const parts: IngestParts = { ...opened, installation, partnerLabels: new PartnerLabels(), drain };
 
   const limiter = openLimiter(config, parts);
@@ -249,11 +250,12 @@ function openKeys(parts: IngestParts): KeyCache {
   closers.add('last uses of keys', () => keys.touch());
   // Keys are loaded once the clock is known, so every record has the database's time.
   void parts.clockKnown.then(() => keys.start(loops));
-  const notLoaded = (): string[] => {
+  const notLoaded = (): Fault[] => {
     if (keys.loaded) return [];
-    if (keys.failure !== undefined)
-      return [`partner keys cannot be read: ${mongoReason(db.client, keys.failure)}`];
-    return ['partner keys are not loaded yet: has the controller finished its first sync?'];
+    const words = 'partner keys are not loaded yet: has the controller finished its first sync?';
+    if (keys.failure === undefined) return [{ code: 'keys_unloaded', words }];
+    const fault = mongoFault(db.client, keys.failure);
+    return [{ ...fault, words: `partner keys cannot be read: ${fault.words}` }];
   };
   ready.push(contact.hides(notLoaded));
   return keys;

@@ -21,6 +21,7 @@ import {
   type ProcessTools,
 } from '../../internal/platform/open-process.ts';
 import { Contact } from '../../internal/platform/process/contact-failure.ts';
+import type { Fault } from '../../internal/platform/process/fault.ts';
 import { createRedis } from '../../internal/platform/stores/redis.ts';
 import { processSubmission } from '../../internal/processor/attempt.ts';
 import { Holds } from '../../internal/processor/holds.ts';
@@ -79,7 +80,7 @@ export async function startProcessor(config: ConfigOf<'processor'>, tools: Proce
   );
   const { contact, loops, clockKnown, adminUrl, ready, live, serving } = opened;
   const installation = new Installation(opened);
-  const foreign = (): readonly string[] => installation.foreign(config.WATCH_NAMESPACES);
+  const foreign = (): readonly Fault[] => installation.foreign(config.WATCH_NAMESPACES);
   ready.push(contact.hides(installation.faults), foreign);
   const parts = { ...opened, installation, templates };
 
@@ -264,13 +265,16 @@ function openMail(config: ConfigOf<'processor'>, relay: Relay, parts: ProcessorP
 
   const at = `${relay.host}:${relay.port}`;
   const contact = new Contact({ name: 'Relay', at, setting: 'SMTP_URL' }, log);
+  const fault = (code: string, words: string): Fault => {
+    return { code, of: 'Relay', words: `Relay at ${at}: ${words}` };
+  };
   // A rollout with a wrong password or sender stops at its first pod. Once the relay has taken
   // both, a refusal leaves the processor ready.
   let state: 'unknown' | 'refused' | 'away' | 'taken' = 'unknown';
   const giveUp = setTimeout(() => (state = state === 'unknown' ? 'away' : state), FIRST_ANSWER_MS);
   closers.add('first answer', () => clearTimeout(giveUp));
   ready.push(() => (state === 'refused' ? contact.warnings() : []));
-  ready.push(() => (state === 'unknown' ? [`Relay at ${at}: it has not answered yet`] : []));
+  ready.push(() => (state === 'unknown' ? [fault('unanswered', 'it has not answered yet')] : []));
   warnings.push(() => (state === 'refused' ? [] : contact.warnings()));
   const show = (outage: Outage | undefined): void => {
     metrics.workerPaused.set({ waits_for: 'relay' }, outage === undefined ? 0 : 1);
@@ -296,7 +300,7 @@ function openMail(config: ConfigOf<'processor'>, relay: Relay, parts: ProcessorP
   closers.add('mail gate', () => mailGate.close());
   warnings.push(() =>
     mailGate.isSilent
-      ? [`Relay at ${at}: it has answered no e-mail for ${SILENT_MS / 1_000} s`]
+      ? [fault('silent', `it has answered no e-mail for ${SILENT_MS / 1_000} s`)]
       : [],
   );
   void mailGate.greet();

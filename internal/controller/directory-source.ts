@@ -5,6 +5,7 @@ import { basename, join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
 import type { Clock } from '../platform/process/clock.ts';
 import { pause } from '../platform/process/deadline.ts';
+import type { Fault } from '../platform/process/fault.ts';
 import { PARTNER_LABEL, type PartnerSecret, type Problem } from '../partner/key-secret.ts';
 import {
   readSecret,
@@ -60,7 +61,7 @@ class FollowedFolder implements SecretView {
     this.#clock = clock;
   }
 
-  faults(): readonly string[] {
+  faults(): readonly Fault[] {
     return [];
   }
 

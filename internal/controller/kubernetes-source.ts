@@ -4,6 +4,7 @@ import { z } from 'zod';
 import type { Clock } from '../platform/process/clock.ts';
 import { backoffMs, pause } from '../platform/process/deadline.ts';
 import { defined } from '../platform/process/defined.ts';
+import type { Fault } from '../platform/process/fault.ts';
 import {
   kubernetesStatus,
   type Kubernetes,
@@ -50,7 +51,7 @@ class FollowedNamespace implements SecretView {
   readonly #onChange: () => void;
   #secrets: Map<string, PartnerSecret> | undefined;
   #seenAt = new Date(0);
-  #fault: string | undefined;
+  #fault: Fault | undefined;
   /** Counts since the last good watch, so that a server without watches is not asked constantly. */
   #failures = 0;
 
@@ -67,7 +68,7 @@ class FollowedNamespace implements SecretView {
   list(): Promise<SecretList> {
     const complete = this.#secrets !== undefined;
     const source = { namespace: this.#name, name: '', uid: '' };
-    const message = `partner Secrets in ${this.#name} cannot be read, and those last seen stay active: ${this.#fault}`;
+    const message = `partner Secrets in ${this.#name} cannot be read, and those last seen stay active: ${this.#fault?.words}`;
     return Promise.resolve({
       secrets: [...(this.#secrets?.values() ?? [])],
       problems:
@@ -77,12 +78,12 @@ class FollowedNamespace implements SecretView {
     });
   }
 
-  faults(): readonly string[] {
+  faults(): readonly Fault[] {
     if (this.#tools.clock.now().getTime() - this.#seenAt.getTime() < STALE_MS) return [];
     const seconds = STALE_MS / 1_000;
-    return [
-      `partner Secrets in ${this.#name} have not been seen for over ${seconds} s: ${this.#fault ?? 'no answer'}`,
-    ];
+    const { words: why, ...fault } = this.#fault ?? { code: 'secrets_unseen', words: 'no answer' };
+    const words = `partner Secrets in ${this.#name} have not been seen for over ${seconds} s: ${why}`;
+    return [{ ...fault, words }];
   }
 
   async #follow(signal: AbortSignal): Promise<void> {
@@ -188,13 +189,14 @@ class FollowedNamespace implements SecretView {
   #failed(error: unknown): void {
     const { kubernetes, log } = this.#tools;
     this.#failures += 1;
-    const reason = kubernetes.reason(error);
-    if (this.#fault !== reason && (this.#failures > 1 || this.#secrets === undefined)) {
+    const fault = kubernetes.faultOf(error);
+    const { words: reason } = fault;
+    if (this.#fault?.words !== reason && (this.#failures > 1 || this.#secrets === undefined)) {
       log.warn(
         { err: error, namespace: this.#name, reason },
         'partner Secrets cannot be read; those last seen stay active; trying again',
       );
-      this.#fault = reason;
+      this.#fault = fault;
       this.#onChange();
     }
   }

@@ -2,6 +2,7 @@
 import type { Clock } from '../platform/process/clock.ts';
 import type { Logger } from '../platform/process/log.ts';
 import type { Loop, LoopOptions, Loops } from '../platform/process/loop.ts';
+import type { Probe } from '../platform/process/probe.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import type { OwnedLease } from './owned-lease.ts';
 
@@ -58,8 +59,10 @@ export class Leadership {
     return this.#term !== undefined;
   }
 
-  readonly faults = (): readonly string[] =>
-    this.#isSeen ? [] : ['the lease in MongoDB has not been read yet'];
+  readonly faults: Probe = () =>
+    this.#isSeen
+      ? []
+      : [{ code: 'lease_unread', words: 'the lease in MongoDB has not been read yet' }];
 
   /** Each term begins with a round of the loop. */
   start(options: LeaderLoop): Loop {

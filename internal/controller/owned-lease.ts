@@ -1,6 +1,6 @@
 /** The lease, for controllers of the installation's source of keys only. */
 import {
-  foreignWords,
+  foreignFault,
   sourceWords,
   type InstallationDocument,
   type InstallationStore,
@@ -8,7 +8,9 @@ import {
 } from '../installation/installation.ts';
 import type { KeyDocuments } from '../partner/key-document.ts';
 import { later, type Clock } from '../platform/process/clock.ts';
+import type { Fault } from '../platform/process/fault.ts';
 import type { Logger } from '../platform/process/log.ts';
+import { wordsOf } from '../platform/process/probe.ts';
 
 /** How often a refused controller says so, and looks again at keys that nobody claimed. */
 const SAY_EVERY_MS = 10_000;
@@ -34,17 +36,17 @@ export class OwnedLease {
     this.#tools = tools;
   }
 
-  readonly faults = (): readonly string[] =>
-    this.#owner === undefined
-      ? []
-      : [`${foreignWords(this.#owner, this.#tools.mine)}; it does not lead and changes no key`];
+  readonly faults = (): readonly Fault[] => {
+    if (this.#owner === undefined) return [];
+    const { words, ...fault } = foreignFault(this.#owner, this.#tools.mine);
+    return [{ ...fault, words: `${words}; it does not lead and changes no key` }];
+  };
 
-  readonly warnings = (): readonly string[] =>
-    this.#refused === undefined
-      ? []
-      : [
-          `a controller of ${sourceWords(this.#refused)} uses this database too and was refused: give its release a database of its own`,
-        ];
+  readonly warnings = (): readonly Fault[] => {
+    if (this.#refused === undefined) return [];
+    const words = `a controller of ${sourceWords(this.#refused)} uses this database too and was refused: give its release a database of its own`;
+    return [{ code: 'foreign_controller', of: this.#refused, words }];
+  };
 
   async take(holder: string): Promise<boolean> {
     return (await this.#isOurs(holder)) && this.#tools.documents.take(holder);
@@ -98,12 +100,11 @@ export class OwnedLease {
   }
 
   #show(owner: string | undefined, refused: KeysOf | undefined): void {
-    const before = [...this.faults(), ...this.warnings()];
+    const before = new Set(wordsOf([...this.faults(), ...this.warnings()]));
     this.#owner = owner;
     this.#refused = refused;
-    for (const reason of [...this.faults(), ...this.warnings()])
-      if (!before.includes(reason))
-        this.#tools.log.warn({ reason }, 'two installations, one database');
+    for (const reason of wordsOf([...this.faults(), ...this.warnings()]))
+      if (!before.has(reason)) this.#tools.log.warn({ reason }, 'two installations, one database');
   }
 
   /**

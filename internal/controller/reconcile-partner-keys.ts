@@ -11,6 +11,7 @@ import { partnersEnding } from '../partner/key-terms.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { pause } from '../platform/process/deadline.ts';
 import { defined } from '../platform/process/defined.ts';
+import type { Fault } from '../platform/process/fault.ts';
 import type { Logger } from '../platform/process/log.ts';
 import type { Loop } from '../platform/process/loop.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
@@ -100,7 +101,7 @@ export class KeyKeeper {
   /** Kept for one term: an older view may lag behind the stored keys. */
   #view: SecretView | undefined;
   #isSynced = false;
-  #warnings: readonly string[] = [];
+  #warnings: readonly Fault[] = [];
   #logged: ReadonlySet<string> = new Set();
 
   constructor(tools: KeyKeeperTools) {
@@ -115,13 +116,14 @@ export class KeyKeeper {
     });
   }
 
-  readonly faults = (): readonly string[] => {
+  readonly faults = (): readonly Fault[] => {
     if (!this.#tools.leadership.leads) return [];
     if (this.#isSynced && this.#view !== undefined) return this.#view.faults();
-    return ['the partner Secrets have not been reconciled completely yet; see the log'];
+    const words = 'the partner Secrets have not been reconciled completely yet; see the log';
+    return [{ code: 'secrets_unreconciled', words }];
   };
 
-  readonly warnings = (): readonly string[] => this.#warnings;
+  readonly warnings = (): readonly Fault[] => this.#warnings;
 
   async #round(term: AbortSignal): Promise<void> {
     const { source, leadership } = this.#tools;
@@ -146,7 +148,7 @@ export class KeyKeeper {
     for (const { code } of problems) metrics.secretProblems.inc({ problem: code });
     this.#warnings = told
       .filter(({ code }) => code === 'keys_would_end')
-      .map(({ message }) => message);
+      .map(({ code, message: words }) => ({ code, words }));
     const byText = new Map(told.map((problem) => [JSON.stringify(problem), problem]));
     for (const [text, { source, code: problem, message: hint }] of byText) {
       const { namespace, name: secret } = source;

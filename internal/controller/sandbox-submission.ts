@@ -4,7 +4,7 @@
  */
 import { namedAsSent, sampleApplication } from '../application/fields.ts';
 import { COMPLETES } from '../application/sandbox-endings.ts';
-import { contactReason } from '../platform/process/contact-failure.ts';
+import { ContactError } from '../platform/process/contact-failure.ts';
 import { pause } from '../platform/process/deadline.ts';
 
 const CALL_TIMEOUT_MS = 10_000;
@@ -121,7 +121,7 @@ export async function ask(
     return { status: answer.status, headers: answer.headers, text: await answer.text() };
   } catch (error) {
     const place = { name: 'Ingest', at: new URL(baseUrl).host, setting };
-    throw new Error(contactReason(place, error), { cause: error });
+    throw new ContactError(place, error);
   }
 }
 

@@ -7,6 +7,7 @@ import {
   type PartnerSecret,
   type Problem,
 } from '../partner/key-secret.ts';
+import type { Fault } from '../platform/process/fault.ts';
 import type { StoredKey } from '../partner/key-document.ts';
 import { readTerms } from '../partner/key-terms.ts';
 
@@ -23,7 +24,7 @@ export interface SecretList {
 
 export interface SecretView {
   list(): Promise<SecretList>;
-  faults(): readonly string[];
+  faults(): readonly Fault[];
   /** How often to list without a change; a minute by default. */
   readonly everyMs?: number;
 }

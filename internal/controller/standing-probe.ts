@@ -4,6 +4,8 @@
  */
 import { mailProbeInterval, mailProbeOf, outcomeProbeAt } from '../application/sandbox-endings.ts';
 import type { Clock } from '../platform/process/clock.ts';
+import { ContactError } from '../platform/process/contact-failure.ts';
+import type { Fault } from '../platform/process/fault.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import type { LeaderLoop } from './leadership.ts';
@@ -28,15 +30,21 @@ type ProbeRecord = Pick<SubmissionRecord, 'probe' | 'lastError' | 'reasons'>;
 
 type ProbeStep = 'accept' | 'outcome';
 
+/** Has the code of ingest's failure, where it could not be reached. */
+function faultOf(error: unknown): Fault {
+  const { message: words, cause } = error as Error;
+  return { ...(cause instanceof ContactError ? cause.fault : { code: 'probe_failed' }), words };
+}
+
 /** A round rejects with the step that failed and what was answered. */
 export function standingProbe({ target, clock, metrics, mails }: StandingProbeTools): LeaderLoop {
   /** The interval of the last mail probe, and its fault. */
-  let mailed: { readonly interval: number; readonly fault?: string } | undefined;
+  let mailed: { readonly interval: number; readonly error?: Error } | undefined;
 
   async function mailOnce(term: AbortSignal): Promise<void> {
     const interval = mailProbeInterval(clock.now());
     if (mailed?.interval !== interval) mailed = await mailOf(interval, mails!, term);
-    if (mailed.fault !== undefined) throw new Error(`the step mail fails: ${mailed.fault}`);
+    if (mailed.error !== undefined) throw mailed.error;
   }
 
   async function mailOf(
@@ -61,8 +69,8 @@ export function standingProbe({ target, clock, metrics, mails }: StandingProbeTo
       term.throwIfAborted();
       metrics.probeMailSuccess.set(0);
       const said = (await records.read(id).catch(() => undefined))?.lastError;
-      const fault = [(error as Error).message, said].filter((words) => words !== undefined);
-      return { interval, fault: fault.join(': ') };
+      const words = [(error as Error).message, said].filter((one) => one !== undefined).join(': ');
+      return { interval, error: new Error(`the step mail fails: ${words}`, { cause: error }) };
     }
   }
 
@@ -73,7 +81,7 @@ export function standingProbe({ target, clock, metrics, mails }: StandingProbeTo
     retry: { firstMs: 5_000, capMs: EVERY_MS },
     // Before the alert fires, so that `/readyz` and the log have the reason by then.
     failsAfterMs: 3 * EVERY_MS,
-    reason: (error) => (error as Error).message,
+    faultOf,
     async run(term) {
       const took = new Map<ProbeStep, number>();
       const timed = async <T>(step: ProbeStep, run: () => Promise<T>): Promise<T> => {

@@ -87,7 +87,10 @@ export const removeOldQueue = (queues: { readonly old: OldQueue }): LeaderLoop =
   name: 'old_queue',
   everyMs: OLD_QUEUE_EVERY_MS,
   failsAfterMs: 10 * OLD_QUEUE_EVERY_MS,
-  reason: (error) => `the queue of older versions stays in Redis: ${(error as Error).message}`,
+  faultOf: (error) => ({
+    code: 'old_queue_stays',
+    words: `the queue of older versions stays in Redis: ${(error as Error).message}`,
+  }),
   run: () => queues.old.look(),
   forget: () => {},
 });

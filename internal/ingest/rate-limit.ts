@@ -8,6 +8,7 @@ import { Cluster } from 'ioredis';
 import { redisName, type KnownInstallation } from '../installation/names.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { newBatcher, type Batcher } from '../platform/process/batcher.ts';
+import type { Fault } from '../platform/process/fault.ts';
 import type { Logger } from '../platform/process/log.ts';
 import type { RedisClient } from '../platform/stores/redis.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
@@ -18,7 +19,10 @@ const LIMITER_TIMEOUT_MS = 50;
 /** Further keys replace the least recently seen. */
 const LIMITER_LOCAL_KEYS = 20_000;
 
-const ALONE = 'limiting on this process alone: redis is away or slow';
+const ALONE: Fault = {
+  code: 'limits_alone',
+  words: 'limiting on this process alone: redis is away or slow',
+};
 /** A script of this many keys blocks the server for 0.2 ms. */
 const COUNTS_TOGETHER = 256;
 /** Adds to each key's count; returns counts and milliseconds left. */
@@ -99,7 +103,7 @@ export class SharedLimiterStore {
     return this;
   }
 
-  readonly warnings = (): readonly string[] => (this.#probe === undefined ? [] : [ALONE]);
+  readonly warnings = (): readonly Fault[] => (this.#probe === undefined ? [] : [ALONE]);
 
   close(): void {
     clearInterval(this.#probe);

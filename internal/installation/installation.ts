@@ -7,6 +7,7 @@ import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { defined } from '../platform/process/defined.ts';
+import type { Fault } from '../platform/process/fault.ts';
 import type { Loops } from '../platform/process/loop.ts';
 import { unlessDuplicate } from '../platform/stores/mongo.ts';
 import { refuseNewer } from '../platform/process/newer-version.ts';
@@ -124,15 +125,17 @@ export class Installation {
     return this.#last?.id;
   }
 
-  readonly faults = (): readonly string[] =>
-    this.#last === undefined ? ['the id of the installation has not been read yet'] : [];
+  readonly faults = (): readonly Fault[] => {
+    const words = 'the id of the installation has not been read yet';
+    return this.#last === undefined ? [{ code: 'installation_unread', words }] : [];
+  };
 
   /** Empty where processes of this namespace may act on the database, or that is unknown. */
-  foreign(namespace: string | undefined): readonly string[] {
+  foreign(namespace: string | undefined): readonly Fault[] {
     const { keysOf = '' } = this.#last ?? {};
     const mine: KeysOf = `namespace:${namespace}`;
     const isTold = namespace !== undefined && keysOf.startsWith('namespace:');
-    return isTold && keysOf !== mine ? [foreignWords(keysOf, mine)] : [];
+    return isTold && keysOf !== mine ? [foreignFault(keysOf, mine)] : [];
   }
 
   /** Calls `take` with the id, and again with each other one. */
@@ -162,5 +165,8 @@ export const sourceWords = (keysOf: string): string =>
     .replace(/^directory:?/, 'folder ')
     .trim();
 
-export const foreignWords = (owner: string, mine: KeysOf): string =>
-  `this database belongs to the installation whose partner keys are in ${sourceWords(owner)}, and this process is of ${sourceWords(mine)}: set another MONGODB_DATABASE, or give the order "installation move"`;
+export const foreignFault = (owner: string, mine: KeysOf): Fault => ({
+  code: 'foreign_database',
+  of: owner,
+  words: `this database belongs to the installation whose partner keys are in ${sourceWords(owner)}, and this process is of ${sourceWords(mine)}: set another MONGODB_DATABASE, or give the order "installation move"`,
+});

@@ -6,6 +6,7 @@ import { createTransport, type SendMailOptions } from 'nodemailer';
 import SMTPConnection from 'nodemailer/lib/smtp-connection';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { defined } from '../platform/process/defined.ts';
+import { ConnectionEndedError } from '../platform/process/server-words.ts';
 import { failSpan, inSpan, type NamedSpan } from '../platform/process/tracing.ts';
 import type { Message } from './message.ts';
 import {
@@ -211,7 +212,7 @@ async function probe(options: MailerOptions, limits: MailerLimits): Promise<Outa
   });
   const asked = new Promise<void>((resolve, reject) => {
     const askSender = (): void => session.login({ method: SENDER }, () => resolve());
-    session.on('error', reject).once('end', () => reject(new Error('Connection closed')));
+    session.on('error', reject).once('end', () => reject(new ConnectionEndedError()));
     session.connect((error) => {
       if (error !== undefined) return reject(error);
       if (relay.auth === undefined || !session.allowsAuth) return askSender();

@@ -10,7 +10,7 @@ import { watchLog, type Logger } from './process/log.ts';
 import { Loops, type LoopTools } from './process/loop.ts';
 import type { PlainCounter } from './process/registry.ts';
 import { makeFirstContact, type IndexDefinition } from './stores/mongo-indexes.ts';
-import { createMongo, mongoReason } from './stores/mongo.ts';
+import { createMongo, mongoFault } from './stores/mongo.ts';
 import { startTracing } from './process/tracing.ts';
 
 export interface ProcessTools {
@@ -59,7 +59,7 @@ export async function openProcess<Loop extends string, Metrics>(
   let isStarting = true;
   const probes = {
     live: [] as Probe[],
-    ready: [(): string[] => (isStarting ? ['starting'] : [])] as Probe[],
+    ready: [() => (isStarting ? [{ code: 'starting', words: 'starting' }] : [])] as Probe[],
     warnings: [watchLog(metrics.logLinesDropped)],
   };
   // This port closes last, so that metrics stay readable during a drain.
@@ -97,7 +97,7 @@ function openDatabase<Loop extends string>(
     log,
     closers,
     failing: metrics.loopFailing,
-    reason: (error) => mongoReason(mongo, error),
+    faultOf: (error) => mongoFault(mongo, error),
   });
   const clock = new DatabaseClock();
   const faults = readyWithoutDatabase ? warnings : ready;

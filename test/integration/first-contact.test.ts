@@ -17,10 +17,10 @@ import {
 import { createMailer } from '../../internal/mail/mailer.ts';
 import { relayOf } from '../../internal/mail/relay.ts';
 import { allOf, type Probe } from '../../internal/platform/process/probe.ts';
-import { contactReason } from '../../internal/platform/process/contact-failure.ts';
+import { contactFault } from '../../internal/platform/process/contact-failure.ts';
 import { Kubernetes } from '../../internal/platform/process/kubernetes.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
-import { connectMongo, createMongo, mongoReason } from '../../internal/platform/stores/mongo.ts';
+import { connectMongo, createMongo, mongoFault } from '../../internal/platform/stores/mongo.ts';
 import { createRedis } from '../../internal/platform/stores/redis.ts';
 import { makeCertificate } from '../support/certificate.ts';
 import { spawnCli } from '../support/cli.ts';
@@ -74,7 +74,7 @@ const tellers = {
       const error: unknown = await connectMongo(client, 10 * SHORT_MS)
         .then(() => client.db('x').collection('x').findOne({}))
         .catch((thrown: unknown) => thrown);
-      return mongoReason(client, error);
+      return mongoFault(client, error).words;
     } finally {
       await client.close();
     }
@@ -85,7 +85,7 @@ const tellers = {
     try {
       return await eventually('a warning', async () => {
         if (redis.status === 'ready') await redis.get('a').catch(() => undefined);
-        return (await allOf(warnings))[0];
+        return (await allOf(warnings))[0]?.words;
       });
     } finally {
       redis.disconnect();
@@ -107,7 +107,7 @@ const tellers = {
     const outage = await mailer.probe();
     mailer.close();
     const server = { name: 'Relay', at: `${relay.host}:${relay.port}`, setting: 'SMTP_URL' };
-    return contactReason(server, outage?.error);
+    return contactFault(server, outage?.error).words;
   },
   kubernetes: async (url: string): Promise<string> => {
     const file = join(folder, 'kubeconfig');
@@ -127,7 +127,7 @@ const tellers = {
     );
     const kubernetes = new Kubernetes(file);
     const call = kubernetes.client(CoreV1Api, SHORT_MS).listNamespacedSecret({ namespace: 'a' });
-    return kubernetes.reason(await call.catch((error: unknown) => error));
+    return kubernetes.faultOf(await call.catch((error: unknown) => error)).words;
   },
 };
 

@@ -50,7 +50,7 @@ test('an index with another filter is reported, and is right once it is dropped'
   const ensuring = makeFirstContact(db, [DUE], log);
   const words =
     'things: index things_due exists under another name or definition; drop it, and it is made again';
-  await eventually('the fault', () => ensuring.faults()[0] === words);
+  await eventually('the fault', () => ensuring.faults()[0]?.words === words);
   await db.collection('things').dropIndex('things_due');
   await ensuring.whenDone;
   expect(ensuring.faults()).toEqual([]);
@@ -62,7 +62,7 @@ test.each([
 ])('an index answered with %d is reported as %s', async (code, codeName, words) => {
   set.refuse('createIndexes', { code, codeName });
   const ensuring = makeFirstContact(db, [DUE], log);
-  await eventually('the fault', () => words.test(ensuring.faults()[0] ?? ''));
+  await eventually('the fault', () => words.test(ensuring.faults()[0]?.words ?? ''));
   set.refuse('createIndexes');
   await ensuring.whenDone;
 });
@@ -72,7 +72,7 @@ test('a long index build is reported as one, and is requested once', async () =>
   const ensuring = makeFirstContact(db, [DUE], log);
   await eventually(
     'the build',
-    () => ensuring.faults()[0] === 'indexes of things are being built: things_due',
+    () => ensuring.faults()[0]?.words === 'indexes of things are being built: things_due',
   );
   await ensuring.whenDone;
   expect(set.commands.get('createIndexes')).toBe(1);

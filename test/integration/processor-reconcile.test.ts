@@ -144,7 +144,9 @@ test('a process that does nothing for a minute is not live, unless it has work i
   const [idle, busy] = [newReconcile(), newReconcile(true)];
   clock.advance(60_000);
   expect(busy.faults(60_000)).toEqual([]);
-  expect(idle.faults(60_000)).toEqual(['nothing was read for 60 s, and no work is in hand']);
+  expect(idle.faults(60_000)).toMatchObject([
+    { words: 'nothing was read for 60 s, and no work is in hand' },
+  ]);
   await idle.round();
   expect(idle.faults(60_000)).toEqual([]);
 });

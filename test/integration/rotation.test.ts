@@ -5,7 +5,6 @@ import { connect } from 'node:net';
 import { createServer, type TLSSocket } from 'node:tls';
 import { join } from 'node:path';
 import { expect, test } from '@jest/globals';
-import { isAccessFault, contactReason } from '../../internal/platform/process/contact-failure.ts';
 import { filesOfUri, writtenAt } from '../../internal/platform/process/follow-credentials.ts';
 import { authorityFiles } from '../../internal/platform/process/config.ts';
 import { makeCertificate } from '../support/certificate.ts';
@@ -129,16 +128,4 @@ test('the bundle of authorities that Node reads at its start counts, too', () =>
   const bundle = fileOf('bundle.pem', 'authorities');
   const files = authorityFiles({ NODE_EXTRA_CA_CERTS: bundle });
   expect(writtenAt(files)).toEqual({ NODE_EXTRA_CA_CERTS: expect.any(Number) });
-});
-
-test.each([
-  [true, Object.assign(new Error('Authentication failed.'), { code: 18 })],
-  [true, Object.assign(new Error('not authorized'), { code: 13 })],
-  [true, new Error('WRONGPASS invalid username-password pair')],
-  [true, new Error('ssl/tls alert certificate required:SSL alert number 116')],
-  [true, Object.assign(new Error('certificate has expired'), { code: 'CERT_HAS_EXPIRED' })],
-  [false, Object.assign(new Error('connect'), { code: 'ECONNREFUSED' })],
-  [false, new Error('MISCONF Redis cannot save')],
-])('is it a fault of access: %s, %s', (expected, error) => {
-  expect(isAccessFault(contactReason({ name: 'Store', setting: 'URL' }, error))).toBe(expected);
 });

@@ -90,6 +90,8 @@ export interface Readiness {
   readonly ok: boolean;
   readonly faults: readonly string[];
   readonly warnings: readonly string[];
+  /** One for each fault, then one for each warning. */
+  readonly codes: readonly { readonly code: string; readonly of?: string }[];
   /** The files with credentials, and when each was written. */
   readonly files?: unknown;
 }

@@ -14,7 +14,7 @@ import {
 import { MongoError } from 'mongodb';
 import { parse } from 'yaml';
 import type { z } from 'zod';
-import { isContactFailure } from '../../platform/process/contact-failure.ts';
+import { isContactFailure } from '../../platform/process/server-words.ts';
 import { DeadlineError } from '../../platform/process/deadline.ts';
 import { NotDurableError } from '../../platform/stores/mongo.ts';
 import { tookTooLong } from '../../platform/stores/mongo-read.ts';

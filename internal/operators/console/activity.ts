@@ -131,15 +131,15 @@ export class Activity {
   /** Undefined if the pods were not read. */
   line(): LineState | undefined {
     if (this.rounds.length === 0 || this.pods.some(({ isUnread }) => isUnread)) return undefined;
-    const said = this.#processors().flatMap(({ faults, warnings }) => [...faults, ...warnings]);
-    const outageOf = (what: string, sign: RegExp) => {
+    const told = this.#processors().flatMap(({ faults, warnings }) => [...faults, ...warnings]);
+    const outageOf = (what: string, server: string) => {
       const since = this.#awaited.get(what);
-      return since && { since, why: said.find((sentence) => sign.test(sentence)) ?? '' };
+      return since && { since, why: told.find(({ of }) => of === server)?.words ?? '' };
     };
     return {
       processors: this.#processors().length,
-      relay: outageOf('relay', /^Relay\b/),
-      database: outageOf('database', /^MongoDB\b/),
+      relay: outageOf('relay', 'Relay'),
+      database: outageOf('database', 'MongoDB'),
     };
   }
 

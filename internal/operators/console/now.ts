@@ -190,7 +190,7 @@ function shared(
   said: 'faults' | 'warnings',
 ): NowProblem[] {
   const all = pods.flatMap((pod) =>
-    pod[said].map((what) => ({ what, who: `${pod.component} ${pod.at}`.trim() })),
+    pod[said].map(({ words: what }) => ({ what, who: `${pod.component} ${pod.at}`.trim() })),
   );
   return [...Map.groupBy(all, ({ what }) => what)].map(([what, same]) => ({
     weight,

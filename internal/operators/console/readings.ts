@@ -1,6 +1,9 @@
 /** Reads the pods' `/readyz` and `/metrics`. */
 import { lookup } from 'node:dns/promises';
 import { isIPv6 } from 'node:net';
+import { defined } from '../../platform/process/defined.ts';
+import type { Fault } from '../../platform/process/fault.ts';
+import { olderServerOf } from '../view/older-words.ts';
 
 /** Autoscaled ingest and processors together stay far below. */
 const PODS_MAX = 200;
@@ -17,6 +20,9 @@ export interface Sample {
   readonly value: number;
 }
 
+/** What is wrong, and the server that it is of. */
+type Told = Pick<Fault, 'of' | 'words'>;
+
 export interface Pod {
   /** The address of its admin port, such as `10.0.0.7:9090`. */
   readonly at: string;
@@ -25,8 +31,8 @@ export interface Pod {
   /** Its name could not be looked up, so nothing is known of what runs there. */
   readonly isUnread?: true;
   readonly ready: boolean;
-  readonly faults: readonly string[];
-  readonly warnings: readonly string[];
+  readonly faults: readonly Told[];
+  readonly warnings: readonly Told[];
   readonly samples: readonly Sample[];
 }
 
@@ -68,15 +74,17 @@ async function readPod(origin: string): Promise<Pod> {
       textOf(`${origin}/readyz`),
       textOf(`${origin}/metrics`),
     ]);
-    const { ok, faults, warnings } = JSON.parse(health) as Record<string, unknown>;
+    const { ok, faults, warnings, codes } = JSON.parse(health) as Record<string, unknown>;
+    const first = sentences(faults);
+    const told = toldBy([...first, ...sentences(warnings)], codes);
     const samples = samplesOf(metrics);
     return {
       at,
       component: samples[0]?.labels['component'] ?? '',
       answers: true,
       ready: ok === true,
-      faults: sentences(faults),
-      warnings: sentences(warnings),
+      faults: told.slice(0, first.length),
+      warnings: told.slice(first.length),
       samples,
     };
   } catch {
@@ -86,11 +94,20 @@ async function readPod(origin: string): Promise<Pod> {
 
 function silentPod(at: string, fault: string): Pod {
   const none = { component: '', answers: false, ready: false, warnings: [], samples: [] };
-  return { at, ...none, faults: [fault] };
+  return { at, ...none, faults: [{ words: fault }] };
 }
 
 function sentences(list: unknown): string[] {
   return Array.isArray(list) ? list.map(String) : [];
+}
+
+/** A pod of a version without codes is read by its words. */
+function toldBy(all: readonly string[], codes: unknown): Told[] {
+  const known = Array.isArray(codes) ? (codes as readonly (Partial<Fault> | null)[]) : undefined;
+  return all.map((words, at) => {
+    const of = known === undefined ? olderServerOf(words) : known[at]?.of;
+    return { words, ...defined({ of }) };
+  });
 }
 
 const SERIES = /^partner_ingest_((\w+)(?:\{(.*)\})?) (\S+)/gm;

@@ -4,7 +4,8 @@ import { networkInterfaces } from 'node:os';
 import { fastify, type FastifyError, type FastifyReply } from 'fastify';
 import type { Registry } from 'prom-client';
 import type { FoundBeside } from '../process/config.ts';
-import { allOf, type Probe } from '../process/probe.ts';
+import type { Fault } from '../process/fault.ts';
+import { allOf, wordsOf, type Probe } from '../process/probe.ts';
 
 /** A slower answer becomes an error, so that probes never pile up. */
 const ANSWER_DEADLINE_MS = 3_000;
@@ -23,9 +24,9 @@ interface AdminServerOptions {
   readonly documents: Readonly<Record<string, object>>;
 }
 
-function sendHealth(reply: FastifyReply, faults: readonly string[], more: object = {}): void {
+function sendHealth(reply: FastifyReply, faults: readonly Fault[], more: object = {}): void {
   const ok = faults.length === 0;
-  reply.code(ok ? 200 : 503).send({ ok, faults, ...more });
+  reply.code(ok ? 200 : 503).send({ ok, faults: wordsOf(faults), ...more });
 }
 
 /** Rejects when the address is not available. */
@@ -38,8 +39,11 @@ export async function startAdminServer(options: AdminServerOptions) {
   });
   app.get('/readyz', async (_request, reply) => {
     const [faults, warnings] = await Promise.all([allOf(ready), allOf(options.warnings)]);
-    const files = faults.length + warnings.length > 0 ? options.files : undefined;
-    sendHealth(reply, faults, { warnings, files });
+    const told = [...faults, ...warnings];
+    // For programs: one for each sentence, in their order.
+    const codes = told.map(({ code, of }) => ({ code, of }));
+    const files = told.length > 0 ? options.files : undefined;
+    sendHealth(reply, faults, { warnings: wordsOf(warnings), codes, files });
     return reply;
   });
   app.get('/metrics', async (_request, reply) =>

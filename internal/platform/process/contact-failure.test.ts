@@ -21,7 +21,13 @@ test('all clients of a process log one line for each change of a server', () => 
   for (const error of [closed, refused, closed, refused])
     for (const client of clients) client.failed(error);
   expect(lines).toEqual(['Redis is away']);
-  expect(clients[3]!.warnings()).toEqual([expect.stringContaining('the connection is refused')]);
+  expect(clients[3]!.warnings()).toEqual([
+    {
+      code: 'connection_refused',
+      of: 'Redis',
+      words: expect.stringContaining('the connection is refused'),
+    },
+  ]);
   for (const error of [noLogin, refused, noLogin])
     for (const client of clients) client.failed(error);
   expect(lines.splice(0)).toEqual(['Redis is away', 'Redis refuses us']);

@@ -6,9 +6,10 @@
 import { statSync } from 'node:fs';
 import { allOf, type Probe } from './probe.ts';
 import { ConfigError, type FoundBeside } from './config.ts';
-import { isAccessFault, mayBeAccessFault } from './contact-failure.ts';
+import type { Fault } from './fault.ts';
 import type { Logger } from './log.ts';
 import type { Loops } from './loop.ts';
+import type { ServerCode } from './server-words.ts';
 
 const LOOK_EVERY_MS = 5_000;
 const FAILS_AFTER_MS = 30_000;
@@ -16,6 +17,29 @@ const FAILS_AFTER_MS = 30_000;
 const REFUSED_ROUNDS = 2;
 /** Most restarts and failovers of a server are over by then. */
 const UNCLEAR_ROUNDS = 6;
+
+/** Our credentials or certificates are refused. */
+const REFUSED: readonly ServerCode[] = [
+  'login_refused',
+  'right_missing',
+  'certificate_wanted',
+  'tls_ended',
+  'certificate_untrusted',
+];
+/** Some servers end the connection, or answer nothing, where others send an alert of TLS. */
+const PERHAPS_REFUSED: readonly ServerCode[] = [
+  'connection_ended',
+  'no_answer',
+  'tls_disagrees',
+  'no_primary',
+];
+
+/** The fault by which a server refuses our credentials, surely or perhaps. */
+export function refusalIn(faults: readonly Fault[]) {
+  const oneOf = (codes: readonly string[]) => faults.find(({ code }) => codes.includes(code));
+  const sure = oneOf(REFUSED);
+  return { fault: sure ?? oneOf(PERHAPS_REFUSED), isSure: sure !== undefined };
+}
 
 export interface Credentials {
   /** When each file that the process read at its start was written, by `NAME_FILE`. */
@@ -40,18 +64,17 @@ export function followCredentials(parts: {
     name: 'credentials',
     everyMs: LOOK_EVERY_MS,
     failsAfterMs: FAILS_AFTER_MS,
-    reason: (error) => {
-      const words = error instanceof ConfigError ? error.faults.join('; ') : 'see the log';
-      return `the files with credentials changed, but not for use: ${words}`;
+    faultOf: (error) => {
+      const why = error instanceof ConfigError ? error.faults.join('; ') : 'see the log';
+      const words = `the files with credentials changed, but not for use: ${why}`;
+      return { code: 'credentials_unusable', words };
     },
     run: async () => {
       const changed = credentials.changed();
-      const told = await allOf([...ready, ...warnings, loops.lastErrors]);
-      const clear = told.find(isAccessFault);
-      const reason = clear ?? told.find(mayBeAccessFault);
-      rounds = reason === undefined ? 0 : rounds + 1;
-      if (!changed || rounds < (clear === undefined ? UNCLEAR_ROUNDS : REFUSED_ROUNDS)) return;
-      log.info({ reason }, 'not let in any more, and credentials changed; leaving');
+      const { fault, isSure } = refusalIn(await allOf([...ready, ...warnings, loops.lastErrors]));
+      rounds = fault === undefined ? 0 : rounds + 1;
+      if (!changed || rounds < (isSure ? REFUSED_ROUNDS : UNCLEAR_ROUNDS)) return;
+      log.info({ reason: fault?.words }, 'not let in any more, and credentials changed; leaving');
       credentials.leave();
     },
   });

@@ -7,8 +7,9 @@ import {
   createConfiguration,
   type ApiType,
 } from '@kubernetes/client-node';
-import { contactReason } from './contact-failure.ts';
+import { contactFault } from './contact-failure.ts';
 import { withDeadline } from './deadline.ts';
+import type { Fault } from './fault.ts';
 
 const SERVICE_ACCOUNT_TOKEN = '/var/run/secrets/kubernetes.io/serviceaccount/token';
 /** A silently dead connection hides a change for at most 13 s. */
@@ -56,7 +57,7 @@ export class Kubernetes {
     }
   }
 
-  reason(error: unknown): string {
+  faultOf(error: unknown): Fault {
     const server = {
       name: 'Kubernetes API',
       at: URL.canParse(this.#server()) ? new URL(this.#server()).host : undefined,
@@ -64,7 +65,7 @@ export class Kubernetes {
       login: 'whether the token of KUBECONFIG or of the service account has ended',
       rights: 'the Role and RoleBinding of the service account',
     };
-    return contactReason(server, error);
+    return contactFault(server, error);
   }
 
   /**

@@ -28,7 +28,8 @@ export function watchLog(lines: PlainCounter): Probe {
   dropped.count = () => lines.inc();
   return () => {
     if (process.stdout.writableLength < MAX_UNREAD_BYTES) return [];
-    return [`nobody reads the log: ${dropped.lines} lines dropped since the start`];
+    const words = `nobody reads the log: ${dropped.lines} lines dropped since the start`;
+    return [{ code: 'log_unread', words }];
   };
 }
 

@@ -4,6 +4,7 @@ import { expect, test } from '@jest/globals';
 import { eventually } from '../../../test/support/wait.ts';
 import type { Logger } from './log.ts';
 import { Loops } from './loop.ts';
+import { wordsOf } from './probe.ts';
 
 /** What the loops write into the log, and which of them the gauge shows. */
 function world() {
@@ -19,13 +20,15 @@ function world() {
     log,
     closers: { add: () => {} },
     failing: { set: ({ loop }, value) => void gauge.set(loop, value) },
-    reason: (error) => (error as Error).message,
+    faultOf: (error) => ({ code: 'x', words: (error as Error).message }),
   });
   return { loops, lines, gauge };
 }
 
 const seen = (wanted: readonly string[], look: Loops['faults']) =>
-  eventually(`probes say ${wanted.join()}`, async () => isDeepStrictEqual(await look(), wanted));
+  eventually(`probes say ${wanted.join()}`, async () =>
+    isDeepStrictEqual(wordsOf(await look()), wanted),
+  );
 
 test('a loop that fails for its bound or hangs is reported once, and clears by itself', async () => {
   const { loops, lines, gauge } = world();

@@ -2,6 +2,7 @@
 import type { Probe } from './probe.ts';
 import type { Closers } from './closers.ts';
 import { backoffMs, DeadlineError, jittered, pause, type BackOff } from './deadline.ts';
+import type { Fault } from './fault.ts';
 import type { Logger } from './log.ts';
 import { NewerVersionError } from './newer-version.ts';
 
@@ -22,7 +23,7 @@ export interface LoopOptions<Name extends string = string> {
   /** The next round follows at once if it resolves to true. A rejection is a failure. */
   run(signal: AbortSignal): Promise<unknown>;
   /** Explains an error to operators; by default that of `Loops`. */
-  readonly reason?: (error: unknown) => string;
+  readonly faultOf?: (error: unknown) => Fault;
 }
 
 export interface LoopTools<Name extends string = string> {
@@ -31,7 +32,7 @@ export interface LoopTools<Name extends string = string> {
   /** 1 while a loop fails. */
   readonly failing: { set(labels: { readonly loop: Name }, value: number): void };
   /** Explains an error to operators; contains no personal data. */
-  readonly reason: (error: unknown) => string;
+  readonly faultOf: (error: unknown) => Fault;
 }
 
 export class Loops<Name extends string = string> {
@@ -50,19 +51,21 @@ export class Loops<Name extends string = string> {
     return loop;
   }
 
-  readonly faults: Probe = () => this.#words(true);
-  readonly warnings: Probe = () => this.#words(false);
+  readonly faults: Probe = () => this.#failing(true);
+  readonly warnings: Probe = () => this.#failing(false);
 
   /** Errors of loops whose last round failed, even if not failing yet. */
   readonly lastErrors: Probe = () => [...this.#loops].flatMap(({ lastError }) => lastError ?? []);
 
-  /** Loops that fail for one reason share a sentence. */
-  #words(needed: boolean): readonly string[] {
-    const failing = [...this.#loops].filter(({ fault }) => fault?.needed === needed);
-    const byReason = Map.groupBy(failing, ({ fault }) => fault?.reason);
-    return [...byReason].map(
-      ([reason, loops]) => `failing loops: ${loops.map(({ name }) => name).join(', ')}: ${reason}`,
+  /** Loops that fail for one reason share a sentence, and have its code. */
+  #failing(needed: boolean): readonly Fault[] {
+    const failing = [...this.#loops].flatMap(({ name, fault, isNeeded }) =>
+      fault !== undefined && isNeeded === needed ? [{ name, fault }] : [],
     );
+    return [...Map.groupBy(failing, ({ fault }) => fault.words)].map(([words, loops]) => ({
+      ...loops[0]!.fault,
+      words: `failing loops: ${loops.map(({ name }) => name).join(', ')}: ${words}`,
+    }));
   }
 }
 
@@ -92,19 +95,23 @@ export class Loop {
   }
 
   /** Undefined while the loop succeeds. */
-  get fault(): { readonly needed: boolean; readonly reason: string } | undefined {
-    if (!this.#fails) return undefined;
-    const { needed = false, failsAfterMs, reason = this.#tools.reason } = this.#options;
-    return {
-      needed: needed || this.#error instanceof NewerVersionError,
-      reason: reason(this.#error ?? new DeadlineError(`took longer than ${failsAfterMs} ms`)),
-    };
+  get fault(): Fault | undefined {
+    const late = `took longer than ${this.#options.failsAfterMs} ms`;
+    return this.#fails ? this.#faultOf(this.#error ?? new DeadlineError(late)) : undefined;
+  }
+
+  /** Without this loop the process is not ready. */
+  get isNeeded(): boolean {
+    return this.#options.needed ?? this.#error instanceof NewerVersionError;
   }
 
   /** Undefined if the last round succeeded. */
-  get lastError(): string | undefined {
-    const { reason = this.#tools.reason } = this.#options;
-    return this.#error === undefined ? undefined : reason(this.#error);
+  get lastError(): Fault | undefined {
+    return this.#error === undefined ? undefined : this.#faultOf(this.#error);
+  }
+
+  #faultOf(error: unknown): Fault {
+    return (this.#options.faultOf ?? this.#tools.faultOf)(error);
   }
 
   /** Ends the pause before the next round. */
@@ -153,7 +160,7 @@ export class Loop {
 
   #failed(): void {
     this.#show(true);
-    const fields = { err: this.#error, loop: this.name, reason: this.fault?.reason };
+    const fields = { err: this.#error, loop: this.name, reason: this.fault?.words };
     this.#tools.log.warn(fields, 'a loop fails');
   }
 

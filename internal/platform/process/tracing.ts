@@ -18,7 +18,8 @@ import {
   type SpanOptions,
 } from '@opentelemetry/api';
 import type { Probe } from './probe.ts';
-import { contactReason } from './contact-failure.ts';
+import { contactFault } from './contact-failure.ts';
+import type { Fault } from './fault.ts';
 import { withDeadline } from './deadline.ts';
 import type { Logger } from './log.ts';
 
@@ -161,24 +162,22 @@ const COLLECTOR = {
 function complaints(log: Logger) {
   let loggedAt = -Infinity;
   let untold = 0;
-  let last = { at: -Infinity, reason: '' };
+  let last = { at: -Infinity, fault: { code: 'traces_incomplete', words: '' } as Fault };
   return {
     /** The SDK does not report success, so a warning ends after a minute without a failure. */
-    warnings: () => (performance.now() - last.at < COMPLAINT_MS ? [last.reason] : []),
-    take: (message: string): void => {
+    warnings: () => (performance.now() - last.at < COMPLAINT_MS ? [last.fault] : []),
+    take: (words: string): void => {
       const at = performance.now();
       // A failed export is reported as the JSON of its error, which may quote the collector's
       // answer.
-      const failed = message.startsWith('{');
-      last = {
-        at,
-        reason: failed
-          ? contactReason(COLLECTOR, { message: '', ...JSON.parse(message) })
-          : message,
-      };
+      const fault =
+        words[0] === '{'
+          ? contactFault(COLLECTOR, { message: '', ...JSON.parse(words) })
+          : { code: 'traces_incomplete', words };
+      last = { at, fault };
       untold += 1;
       if (at - loggedAt < COMPLAINT_MS) return;
-      const fields = { reason: last.reason, untold: untold - 1 };
+      const fields = { reason: fault.words, untold: untold - 1 };
       log.warn(fields, 'traces are incomplete; requests are not affected');
       loggedAt = at;
       untold = 0;

@@ -74,5 +74,6 @@ export class DatabaseClock implements Clock {
     });
   }
 
-  readonly faults: Probe = () => (this.#known ? [] : ["the database's time is not known yet"]);
+  readonly faults: Probe = () =>
+    this.#known ? [] : [{ code: 'time_unknown', words: "the database's time is not known yet" }];
 }

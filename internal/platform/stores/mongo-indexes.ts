@@ -3,8 +3,10 @@ import { MongoServerError, type CreateIndexesOptions, type Db } from 'mongodb';
 import type { Probe } from '../process/probe.ts';
 import { retryUntilDone } from '../process/deadline.ts';
 import { defined } from '../process/defined.ts';
+import type { Fault } from '../process/fault.ts';
 import type { Logger } from '../process/log.ts';
-import { connectMongo, mongoReason } from './mongo.ts';
+import { namedIn } from '../process/server-words.ts';
+import { connectMongo, mongoFault } from './mongo.ts';
 
 /** Duplicate-key messages quote `name`, so it says what is unique. */
 export interface IndexDefinition {
@@ -79,9 +81,7 @@ function forOperator(error: unknown, collection: string, names: readonly string[
     );
   }
   if (CONFLICTS.includes(Number(code))) {
-    const [first = all] = names
-      .filter((name) => new RegExp(`\\b${name}\\b`).test(message))
-      .map((name) => `${collection}: index ${name}`);
+    const [first = all] = namedIn(message, names).map((name) => `${collection}: index ${name}`);
     return new IndexError(
       `${first} exists under another name or definition; drop it, and it is made again`,
     );
@@ -99,34 +99,39 @@ const FIRST_CONTACT_RETRY = { firstMs: 250, capMs: 3_000 } as const;
 export function makeFirstContact(db: Db, indexes: readonly IndexDefinition[], log: Logger) {
   const what = indexes.length > 0 ? 'indexes could not be verified' : 'not connected to MongoDB';
   const stop = new AbortController();
-  let faults = [`${what} yet`];
-  const report = (reason: string, error?: unknown): void => {
-    if (faults[0] === reason) return;
-    faults = [reason];
+  let fault: Fault | undefined = { code: 'not_connected', of: 'MongoDB', words: `${what} yet` };
+  const report = (found: Fault, error?: unknown): void => {
+    const { words: reason } = found;
+    if (fault?.words === reason) return;
+    fault = found;
     log.warn({ ...defined({ err: error }), reason }, `${what}; trying again`);
   };
+  const ofIndexes = (words: string): Fault => ({ code: 'indexes', of: 'MongoDB', words });
   const attempt = async (): Promise<void> => {
     // After a failed first connection the client stays closed until `connect` is called again.
     await connectMongo(db.client, CONNECT_WITHIN_MS);
-    await ensureIndexes(db, indexes, report);
+    await ensureIndexes(db, indexes, (words) => report(ofIndexes(words)));
   };
   const whenDone = retryUntilDone(attempt, {
     ...FIRST_CONTACT_RETRY,
     signal: stop.signal,
     onFailure: (error) =>
-      report(error instanceof IndexError ? error.message : mongoReason(db.client, error), error),
+      report(
+        error instanceof IndexError ? ofIndexes(error.message) : mongoFault(db.client, error),
+        error,
+      ),
   }).then(() => {
-    faults = [];
+    fault = undefined;
   });
   return {
     whenDone,
     /** A readiness probe; empty once done. */
-    faults: (): readonly string[] => faults,
+    faults: (): readonly Fault[] => (fault === undefined ? [] : [fault]),
     /** Silences faults that only follow from this one. */
     hides:
       (consequences: Probe): Probe =>
       () =>
-        faults.length > 0 ? [] : consequences(),
+        fault === undefined ? consequences() : [],
     stop: (): void => stop.abort(),
   };
 }

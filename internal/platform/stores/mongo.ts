@@ -8,12 +8,14 @@ import {
   type Document,
   type MongoClientOptions,
 } from 'mongodb';
-import { contactReason } from '../process/contact-failure.ts';
+import { contactFault } from '../process/contact-failure.ts';
 import '../http/closed-sockets.ts';
 import { isLoopback } from '../http/networks.ts';
 import { DeadlineError, withDeadline } from '../process/deadline.ts';
 import { defined } from '../process/defined.ts';
+import type { Fault } from '../process/fault.ts';
 import { NewerVersionError } from '../process/newer-version.ts';
+import { isDeadlock } from '../process/server-words.ts';
 import type { NamedSpan } from '../process/tracing.ts';
 
 /** The driver would wait 30 s. */
@@ -91,8 +93,8 @@ export async function connectMongo(client: MongoClient, withinMs: number): Promi
 }
 
 /** For operators; contains no user or password. */
-export function mongoReason(client: MongoClient | undefined, error: unknown): string {
-  if (error instanceof NewerVersionError) return error.message;
+export function mongoFault(client: MongoClient | undefined, error: unknown): Fault {
+  if (error instanceof NewerVersionError) return { code: 'newer_version', words: error.message };
   const { hosts, srvHost, tls } = client?.options ?? {};
   const place = {
     name: 'MongoDB',
@@ -101,7 +103,7 @@ export function mongoReason(client: MongoClient | undefined, error: unknown): st
     certificate: 'tlsCertificateKeyFile of MONGODB_URI',
     ...defined({ tls }),
   };
-  return contactReason(place, error);
+  return contactFault(place, error);
 }
 
 function withoutOurOptions(uri: string): string {
@@ -233,11 +235,11 @@ const WRITE_CONFLICT = 112;
 const CONFLICT_TRIES = 5;
 
 /**
- * Writes to several keys can deadlock; the server ends one, and a retry succeeds. FerretDB says
- * "deadlock detected", MongoDB WriteConflict.
+ * Writes to several keys can deadlock; the server ends one, and a retry succeeds. FerretDB says so
+ * in words, MongoDB by WriteConflict.
  */
 export function isLockConflict(error: { readonly code?: unknown; readonly errmsg?: unknown }) {
-  return error.code === WRITE_CONFLICT || String(error.errmsg).includes('deadlock');
+  return error.code === WRITE_CONFLICT || isDeadlock(error.errmsg);
 }
 
 /** Tries up to five times, so `write` must be idempotent. */

@@ -4,6 +4,12 @@ import type { Probe } from '../process/probe.ts';
 import { Contact } from '../process/contact-failure.ts';
 import { jittered } from '../process/deadline.ts';
 import type { Logger } from '../process/log.ts';
+import {
+  ConnectionEndedError,
+  isElsewhere,
+  isReplica,
+  lacksScript,
+} from '../process/server-words.ts';
 import { parseRedisUrl, type RedisAddress } from './redis-url.ts';
 
 /** Waits 50 ms, 100 ms, … 500 ms, with jitter. */
@@ -64,7 +70,7 @@ export function createRedis(
   redis.on('error', (error) => contact.failed(error));
   // A server that expects TLS closes a plain connection without an error.
   redis.on('reconnecting', () => {
-    if (!wasReady && contact.warnings().length === 0) contact.failed(new Error('closed'));
+    if (!wasReady && contact.warnings().length === 0) contact.failed(new ConnectionEndedError());
   });
   redis.on('ready', () => {
     wasReady = true;
@@ -85,9 +91,8 @@ function watchReplies(redis: Redis, contact: Contact, isOfCluster: boolean): voi
     redis.set(PROBE_KEY, '', 'PX', QUIET_MS).catch(() => undefined);
   // A server that refuses commands leaves the connection open, so the client emits no error.
   const refused = (error: Error): void => {
-    if (error.name !== 'ReplyError' || error.message.startsWith('NOSCRIPT')) return;
-    // The key belongs to another node of the Cluster.
-    if (isOfCluster && /^(?:MOVED|ASK) /.test(error.message)) return taken();
+    if (error.name !== 'ReplyError' || lacksScript(error)) return;
+    if (isOfCluster && isElsewhere(error)) return taken();
     refusedAtMs = performance.now();
     contact.failed(error);
     // Only this ends the warning if no other command is sent.
@@ -130,7 +135,7 @@ function connect(
     ...(hasTls ? { tls } : {}),
     connectTimeout: CONNECT_TIMEOUT_MS,
     socketTimeout: SILENT_MS,
-    reconnectOnError: (error: Error) => (demoted = error.message.includes('READONLY')),
+    reconnectOnError: (error: Error) => (demoted = isReplica(error)),
     commandTimeout: use.commandTimeoutMs,
     maxRetriesPerRequest: 0,
   } satisfies RedisOptions;
