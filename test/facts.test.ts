@@ -14,6 +14,7 @@ import { createLogger } from '../internal/platform/process/log.ts';
 import { Loops } from '../internal/platform/process/loop.ts';
 import { createRegistry } from '../internal/platform/process/registry.ts';
 import { factOf } from '../internal/processor/mail-step.ts';
+import { findingName, kindNamed } from '../internal/self-audit/rules.ts';
 import { asLastError, asReason, type Fact } from '../internal/submission/facts.ts';
 import type { SubmissionRecord } from '../internal/submission/submission.ts';
 import { createProcessorMetrics } from '../internal/telemetry/metrics.ts';
@@ -145,6 +146,10 @@ test.each([
   const expected = isSure === undefined ? { fault: undefined, isSure: false } : { isSure };
   for (const told of [fault, other(fault)])
     expect(refusalIn([{ code: 'starting', words: fault.words }, told])).toMatchObject(expected);
+});
+
+test('the name of a finding that is put aside tells its kind', () => {
+  expect(kindNamed(findingName(['overdue', 'req_1', 'a print']))).toBe('overdue');
 });
 
 test('loops that fail for one reason have its code', async () => {

@@ -31,7 +31,7 @@ const matchesIn = (text: string): string[] =>
   SIGNS.flatMap((sign) => [...codeOf(text).matchAll(sign)].map(([matched]) => matched.trim()));
 
 test('no program matches our own prose', () => {
-  const sources = found('{cmd,internal}/**/*.ts').filter(
+  const sources = found('{cmd,internal}/**/*.{ts,eta,js}').filter(
     (path) => !path.endsWith('.test.ts') && !ALLOWED.includes(path),
   );
   expect(sources.length).toBeGreaterThan(100);

@@ -29,6 +29,8 @@ export type Suspect = readonly [Kind, id: string, print: string];
 /** The finding's name in the trail. */
 export const findingName = (suspect: Suspect): string => suspect.join(' ');
 
+export const kindNamed = (name: string): string => name.split(' ', 1)[0]!;
+
 /** Leaves out what changes by itself, such as `dueAt`. */
 export function printOf(
   record: CheckedRecord | undefined,

@@ -1,5 +1,6 @@
 /** The pages: each shows one model of `internal/operators/view`. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { kindNamed } from '../../self-audit/rules.ts';
 import type { Trail } from '../trail/trail.ts';
 import type { Clock } from '../../platform/process/clock.ts';
 import { defined } from '../../platform/process/defined.ts';
@@ -116,7 +117,7 @@ function addLists(
     const found = await reads.trail.newest(TRAIL_PAGE + 1, defined({ before, about }));
     const { shown, next } = firstOf(found, TRAIL_PAGE);
     const older = next && addressOf('/trail', { about, before: next });
-    return reply.page('trail', { title: 'Trail', rows: shown, about, older });
+    return reply.page('trail', { title: 'Trail', rows: shown, kindNamed, about, older });
   });
 }
 
