@@ -54,7 +54,8 @@ export async function mailApplicant(attempt: Attempt, tools: AttemptTools): Prom
     verdictOfFailure(record, { failure, fact: { code, words } });
   const { accountId } = record;
   const account = accountId === undefined ? undefined : await tools.accounts.read(accountId);
-  if (account === undefined) return fail('transient', 'account_missing', 'the account of this request was not found');
+  if (account === undefined)
+    return fail('transient', 'account_missing', 'the account of this request was not found');
   if (account.releasedAt !== undefined)
     return fail('permanent', 'account_released', 'the account was released by an operator');
   // A used link proves that the e-mail arrived.
