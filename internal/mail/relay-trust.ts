@@ -14,6 +14,7 @@ import { domainOf } from '../application/email-address.ts';
 import { redisName, type KnownInstallation } from '../installation/names.ts';
 import { DAY_MS, type Clock } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
+import type { Fault } from '../platform/process/fault.ts';
 import type { Logger } from '../platform/process/log.ts';
 import type { RedisClient } from '../platform/stores/redis.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
@@ -137,14 +138,17 @@ export class RelayTrust {
   }
 
   /** For `/readyz`. */
-  warnings(): string[] {
+  warnings(): Fault[] {
     const { at, clock } = this.#tools;
     const untilMs = clock.monotonicMs() - NOT_TAKEN_KEPT_MS;
     for (const [id, atMs] of this.#notTaken) if (atMs < untilMs) this.#notTaken.delete(id);
+    const faultOf = (code: string, words: string): Fault => {
+      return { code, of: 'Relay', words: `Relay at ${at}: ${words}` };
+    };
     const alike = 'it refuses different applicants with the same words, so that none is given up';
     return [
-      ...(this.#isAlike ? [`Relay at ${at}: ${alike}`] : []),
-      ...(this.#notTaken.size < NOT_TAKEN_LEAST ? [] : [`Relay at ${at}: it takes no e-mail`]),
+      ...(this.#isAlike ? [faultOf('refuses_alike', alike)] : []),
+      ...(this.#notTaken.size < NOT_TAKEN_LEAST ? [] : [faultOf('takes_none', 'it takes no e-mail')]),
     ];
   }
 
