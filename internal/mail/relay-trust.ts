@@ -148,7 +148,9 @@ export class RelayTrust {
     const alike = 'it refuses different applicants with the same words, so that none is given up';
     return [
       ...(this.#isAlike ? [faultOf('refuses_alike', alike)] : []),
-      ...(this.#notTaken.size < NOT_TAKEN_LEAST ? [] : [faultOf('takes_none', 'it takes no e-mail')]),
+      ...(this.#notTaken.size < NOT_TAKEN_LEAST
+        ? []
+        : [faultOf('takes_none', 'it takes no e-mail')]),
     ];
   }
 

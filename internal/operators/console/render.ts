@@ -128,10 +128,10 @@ const words = {
 
 /** A command as run in this installation; a script adds a button that copies it. */
 function commandOf(command: string, order: string): Html {
-  const said = order.replace(/^partner-ingest /, '');
-  const [name = ''] = /^[a-z-]+( [a-z-]+(?= |$))*/.exec(said) ?? [];
+  const typed = order.replace(/^partner-ingest /, '');
+  const [name = ''] = /^[a-z-]+( [a-z-]+(?= |$))*/.exec(typed) ?? [];
   return new Html(
-    `<code class="command" data-name="${name}">${escaped(`${command} ${said}`)}</code>`,
+    `<code class="command" data-name="${name}">${escaped(`${command} ${typed}`)}</code>`,
   );
 }
 
