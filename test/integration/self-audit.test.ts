@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { accountCollection, type Account } from '../../internal/account/account.ts';
 import { aside } from '../../internal/operators/orders/moves.ts';
-import { openOrder, type OrderContext } from '../../internal/operators/orders/order.ts';
+import type { OrderContext } from '../../internal/operators/orders/order.ts';
 import { KeptFindings } from '../../internal/partner/kept-findings.ts';
 import { Trail } from '../../internal/operators/trail/trail.ts';
 import { selfAudit } from '../../internal/controller/self-audit.ts';
@@ -162,7 +162,7 @@ test('what an operator puts aside counts no more until what contradicts changes'
       trail: trailOf(by, `ticket of ${by}`),
       aside: new PutAside(stores.db),
     } as unknown as OrderContext['stores'];
-    const order = await openOrder(aside, { id }, { stores: desk, clock }, { reveal: false });
+    const order = await aside({ id }, { stores: desk, clock });
     const options = { now: clock.now(), reveal: false };
     const next = async () => (await requestView((await submissions.byId(id))!, desk, options)).next;
     return { order, next };

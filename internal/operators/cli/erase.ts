@@ -28,7 +28,6 @@ export const erase = guarded({
   name: 'erase',
   positionals: [maybeRequestId],
   options: ['email', 'ein', 'yes'],
-  final: true,
   run: async (call) => {
     const work: Erasure = {
       call,

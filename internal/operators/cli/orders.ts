@@ -1,30 +1,24 @@
 /** The commands that change something: what would happen, and with `--yes` what has happened. */
+import * as moves from '../orders/moves.ts';
 import {
-  aside as asideOrder,
-  bounce as bounceOrder,
-  close as closeOrder,
-  closeAll,
-  correctEmail as correctOrder,
-  matching,
-  release as releaseOrder,
-  reopen as reopenOrder,
-  resend as resendOrder,
-  retry as retryOrder,
-  retryAll,
-} from '../orders/moves.ts';
-import {
-  openOrder,
+  isFinal,
   OrderRefused,
   runMany,
   type Given,
   type ManyOrder,
-  type OneOrder,
+  type Order,
   type OrderPlan,
   type Outcome,
   type Tally,
 } from '../orders/order.ts';
-import { moveInstallation as moveOrder } from '../orders/installation.ts';
-import { partnerFlags as flagOrders, revokeKey } from '../orders/partners.ts';
+import * as installations from '../orders/installation.ts';
+import {
+  disablePartner,
+  enablePartner,
+  holdPartner,
+  releasePartner,
+  revokeKey,
+} from '../orders/partners.ts';
 import { hashApiKey, keyIdOf, newApiKey } from '../../partner/api-key.ts';
 import { partnerSecretManifest } from '../../partner/key-secret.ts';
 import { MODE_ANNOTATION } from '../../partner/key-terms.ts';
@@ -58,13 +52,11 @@ const CHANGES_LISTED = 200;
 const PROGRESS_EVERY_MS = 2_000;
 
 interface Guarded extends Command {
-  /** Cannot be undone, so it needs the operator's name. */
-  readonly final?: true | undefined;
   /** Needs a reason. */
   readonly reasoned?: true | undefined;
 }
 
-export function guarded({ final, reasoned, run, ...command }: Guarded): Command {
+export function guarded({ reasoned, run, ...command }: Guarded): Command {
   const { name, options } = command;
   return {
     ...command,
@@ -74,7 +66,7 @@ export function guarded({ final, reasoned, run, ...command }: Guarded): Command 
       if (reasoned && yes && why === undefined)
         throw new UsageError(`${name}: --why is missing: it is the reason`);
       // What cannot be undone is not done by "somebody in a pod".
-      if (final && yes && call.stores.trail.nameFrom === 'host')
+      if (isFinal(name) && yes && call.stores.trail.nameFrom === 'host')
         throw new UsageError(`${name}: --as is missing: it cannot be undone, so say who you are`);
       try {
         return await run(call);
@@ -85,19 +77,16 @@ export function guarded({ final, reasoned, run, ...command }: Guarded): Command 
   };
 }
 
-interface OneCommand<T> extends Omit<Guarded, 'name' | 'run' | 'final'> {
-  readonly order: OneOrder<T>;
+interface OneCommand extends Omit<Guarded, 'run'> {
+  readonly order: Order;
   /** Needs no `--yes`. */
   readonly atOnce?: true;
   readonly given: (call: Call) => Given;
 }
 
-function oneCommandOf<T>(one: OneCommand<T>): Command {
-  const { name, final } = one.order;
+function oneCommandOf(one: OneCommand): Command {
   return guarded({
     ...one,
-    name,
-    final,
     options: [...one.options, ...(one.atOnce ? [] : (['yes'] as const))],
     run: (call) => runOne(one, call),
   });
@@ -105,12 +94,9 @@ function oneCommandOf<T>(one: OneCommand<T>): Command {
 
 const CHANGED = { whyNot: 'changed meanwhile: look at it with "show" and decide again' };
 
-async function runOne<T>(
-  { order, atOnce, given: givenBy }: OneCommand<T>,
-  call: Call,
-): Promise<Report> {
-  const { values, note } = call;
-  const opened = await openOrder(order, givenBy(call), call, { reveal: !values.json });
+async function runOne({ order, atOnce, given: givenBy }: OneCommand, call: Call): Promise<Report> {
+  const { values, note, stores, clock } = call;
+  const opened = await order(givenBy(call), { stores, clock, reveal: !values.json });
   const { plan, words } = opened;
   const { subject, notes = [], would, done, unchanged = CHANGED, json } = words;
   const refusal = ({ whyNot, later }: OrderPlan): CommandError =>
@@ -242,36 +228,49 @@ const one = { positionals: [requestId], options: [], given: ofRequest } as const
 
 export const aside = oneCommandOf({
   ...one,
-  order: asideOrder,
+  name: 'aside',
+  order: moves.aside,
   positionals: [foundId],
   reasoned: true,
 });
 
 export const retry = manyCommandOf(
-  { ...many, order: retryOrder, atOnce: true },
-  { past: 'retried', states: [dead, unanswered], act: retryAll },
+  { ...many, name: 'retry', order: moves.retry, atOnce: true },
+  {
+    past: 'retried',
+    states: [dead, unanswered],
+    plan: moves.planRetry,
+    act: moves.retryAll,
+  },
 );
 
 export const resend = manyCommandOf(
-  { ...many, order: resendOrder },
+  { ...many, name: 'resend', order: moves.resend },
   {
     past: 'resent',
     states: ['completed', unanswered],
-    act: async ([target], given, context) => Number(await resendOrder.act(target!, given, context)),
+    plan: moves.planResend,
+    act: moves.resendAll,
     // Each account is updated by itself, because its e-mail's version changes.
     size: 1,
   },
 );
 
 export const close = manyCommandOf(
-  { ...many, order: closeOrder, reasoned: true },
-  { past: 'closed', states: ['recorded', 'account_created', dead], act: closeAll },
+  { ...many, name: 'close', order: moves.close, reasoned: true },
+  {
+    past: 'closed',
+    states: ['recorded', 'account_created', dead],
+    plan: moves.planClose,
+    act: moves.closeAll,
+  },
 );
 
-export const reopen = oneCommandOf({ ...one, order: reopenOrder });
+export const reopen = oneCommandOf({ ...one, name: 'reopen', order: moves.reopen });
 
 export const bounce = oneCommandOf({
-  order: bounceOrder,
+  name: 'bounce',
+  order: moves.bounce,
   positionals: [],
   options: ['request', 'messageId', 'email', 'status'],
   atOnce: true,
@@ -284,28 +283,32 @@ export const bounce = oneCommandOf({
 
 export const correctEmail = oneCommandOf({
   ...one,
-  order: correctOrder,
+  name: 'account correct-email',
+  order: moves.correctEmail,
   positionals: [requestId, address],
 });
 
-export const release = oneCommandOf({ ...one, order: releaseOrder });
+export const release = oneCommandOf({
+  ...one,
+  name: 'account release',
+  order: moves.release,
+});
 
 interface Query {
   readonly past: string;
   readonly states: readonly State[];
+  readonly plan: typeof moves.planRetry;
   /** Returns how many were unchanged and done. */
-  readonly act: typeof retryAll;
+  readonly act: typeof moves.retryAll;
   /** Targets of one call of `act`. */
   readonly size?: number;
 }
 
 /** An order about one request if an id is given, else about all that a query finds. */
-function manyCommandOf(command: OneCommand<RequestTarget>, query: Query): Command {
-  const { name, final } = command.order;
+function manyCommandOf(command: OneCommand, query: Query): Command {
+  const { name } = command;
   return guarded({
     ...command,
-    name,
-    final,
     options: [...queryOptions, 'yes'],
     run: async (call) => {
       if (call.positionals[0] === undefined)
@@ -318,26 +321,27 @@ function manyCommandOf(command: OneCommand<RequestTarget>, query: Query): Comman
 }
 
 async function ofQuery(
-  { order, given: givenBy }: OneCommand<RequestTarget>,
-  { past, states, act, size = WALK_PAGE }: Query,
+  { name, given: givenBy }: OneCommand,
+  { past, states, plan, act, size = WALK_PAGE }: Query,
   call: Call,
 ): Promise<Many<RequestTarget>> {
   const { values, stop } = call;
   const { state, limit, yes = false, rate = RATE_DEFAULT } = values;
   if (state === undefined || !states.includes(state)) {
     const choice = states.map((each) => `--state ${each}`).join(' or ');
-    throw new UsageError(`${order.name}: give a REQUEST_ID, or ${choice}`);
+    throw new UsageError(`${name}: give a REQUEST_ID, or ${choice}`);
   }
   const total = limit ?? (await call.stores.submissions.count(values));
   const given = givenBy(call);
+  const bounds = { limit: limit ?? Infinity, rate: yes ? rate : Infinity, stop };
   // `never` counts targets that a repeat would not change either.
   let [waiting, never] = [0, 0];
   return {
-    action: order.name,
-    pages: matching(values, { limit: limit ?? Infinity, rate: yes ? rate : Infinity, stop }, call),
+    action: name,
+    pages: moves.matching(values, bounds, call),
     size,
     acts: yes,
-    plan: (target) => order.plan(target, given, call),
+    plan: (target) => plan(target, given, call),
     act: (targets) => act(targets, given, call),
     about: (targets) =>
       targets.length === 1 ? { requestId: targets[0]!.record._id } : { count: targets.length },
@@ -386,17 +390,25 @@ async function ofQuery(
   };
 }
 
-export const partnerFlags = flagOrders.map((order) =>
+const flagCommand = (name: string, order: Order): Command =>
   oneCommandOf({
+    name,
     order,
     positionals: [partnerName],
     options: [],
     atOnce: true,
     given: ({ positionals: [partner] }) => defined({ partner }),
-  }),
-);
+  });
+
+export const partnerFlags = [
+  flagCommand('partner hold', holdPartner),
+  flagCommand('partner release', releasePartner),
+  flagCommand('partner disable', disablePartner),
+  flagCommand('partner enable', enablePartner),
+];
 
 export const keysRevoke = oneCommandOf({
+  name: 'keys revoke',
   order: revokeKey,
   positionals: [keyId],
   options: [],
@@ -404,7 +416,8 @@ export const keysRevoke = oneCommandOf({
 });
 
 export const moveInstallation = oneCommandOf({
-  order: moveOrder,
+  name: 'installation move',
+  order: installations.moveInstallation,
   positionals: [keySource],
   options: [],
   reasoned: true,

@@ -3,14 +3,20 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { bounce, close, correctEmail, reopen, resend, retry } from '../orders/moves.ts';
 import {
   givenFields,
-  openOrder,
+  isFinal,
   OrderRefused,
   type Given,
-  type OrderContext,
-  type OneOrder,
   type OpenOrder,
+  type Order,
+  type OrderContext,
 } from '../orders/order.ts';
-import { partnerFlags, revokeKey } from '../orders/partners.ts';
+import {
+  disablePartner,
+  enablePartner,
+  holdPartner,
+  releasePartner,
+  revokeKey,
+} from '../orders/partners.ts';
 import { isPartnerId } from '../../partner/key-secret.ts';
 import { DeadlineError, withDeadline } from '../../platform/process/deadline.ts';
 import { defined } from '../../platform/process/defined.ts';
@@ -39,8 +45,7 @@ const FIELDS = {
 interface Action {
   /** The order's name in the trail. */
   readonly called: string;
-  readonly open: (given: Given, context: OrderContext) => Promise<OpenOrder>;
-  readonly final: boolean;
+  readonly open: Order;
   readonly field?: keyof typeof FIELDS;
   /** Reads the last part of the address; undefined if it names nothing. */
   readonly givenBy: (part: string) => (Given & About) | undefined;
@@ -52,33 +57,28 @@ const ofPartner = (partner: string) =>
   isPartnerId(partner) ? { partner, partnerId: partner } : undefined;
 const ofKey = (key: string) => (/^[0-9a-f]{12,64}$/.test(key) ? { key, keyId: key } : undefined);
 
-function actionOf<T>(
-  order: OneOrder<T>,
+function actionOf(
+  called: string,
+  open: Order,
   givenBy: Action['givenBy'],
   field?: keyof typeof FIELDS,
 ): [string, Action] {
-  return [
-    order.name.split(' ').at(-1)!,
-    {
-      called: order.name,
-      open: (given, context) => openOrder(order, given, context, { reveal: false }),
-      final: order.final === true,
-      ...defined({ field }),
-      givenBy,
-    },
-  ];
+  return [called.split(' ').at(-1)!, { called, open, givenBy, ...defined({ field }) }];
 }
 
 /** Orders of many, `erase` and `account release` are commands only. */
 const actions: ReadonlyMap<string, Action> = new Map([
-  actionOf(retry, ofRequest),
-  actionOf(resend, ofRequest),
-  actionOf(correctEmail, ofRequest, 'address'),
-  actionOf(bounce, ofRequest, 'status'),
-  actionOf(close, ofRequest),
-  actionOf(reopen, ofRequest),
-  ...partnerFlags.map((order) => actionOf(order, ofPartner)),
-  actionOf(revokeKey, ofKey),
+  actionOf('retry', retry, ofRequest),
+  actionOf('resend', resend, ofRequest),
+  actionOf('account correct-email', correctEmail, ofRequest, 'address'),
+  actionOf('bounce', bounce, ofRequest, 'status'),
+  actionOf('close', close, ofRequest),
+  actionOf('reopen', reopen, ofRequest),
+  actionOf('partner hold', holdPartner, ofPartner),
+  actionOf('partner release', releasePartner, ofPartner),
+  actionOf('partner disable', disablePartner, ofPartner),
+  actionOf('partner enable', enablePartner, ofPartner),
+  actionOf('keys revoke', revokeKey, ofKey),
 ]);
 
 export interface OrderParts {
@@ -237,8 +237,8 @@ function givenIn(form: Readonly<Record<string, string>>, { field }: Action) {
 }
 
 /** The name to type before an order that cannot be undone. */
-const confirmationOf = ({ final }: Action, { partnerId, requestId }: About): string | undefined =>
-  final ? (partnerId ?? requestId) : undefined;
+const confirmationOf = ({ called }: Action, { partnerId, requestId }: About): string | undefined =>
+  isFinal(called) ? (partnerId ?? requestId) : undefined;
 
 function modelOf({ name, part, action }: Asked, { plan, words, seen }: OpenOrder) {
   const { about, notes = [], would, done } = words;

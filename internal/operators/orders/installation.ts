@@ -1,23 +1,18 @@
 /** The order by which an operator gives the database to another source of partner keys. */
-import { isKeysOf, type InstallationDocument } from '../../installation/installation.ts';
+import { isKeysOf } from '../../installation/installation.ts';
 import { moveInstallationWords } from '../view/order-words.ts';
-import { OrderRefused, type OneOrder } from './order.ts';
+import { openOrder, OrderRefused, type Given, type OpenOrder, type OrderContext } from './order.ts';
 
-export interface InstallationTarget {
-  /** Undefined where no process of this version has seen the database. */
-  readonly found: InstallationDocument | undefined;
-  readonly to: string;
+export async function moveInstallation(
+  { source: to = '' }: Given,
+  context: OrderContext,
+): Promise<OpenOrder> {
+  if (!isKeysOf(to)) throw new OrderRefused(`no source of partner keys: ${to}`);
+  const { installation } = context.stores;
+  // Undefined where no process of this version has seen the database.
+  const found = await installation.read();
+  const words = moveInstallationWords({ found, to });
+  const seen = [found?.id, found?.keysOf, to];
+  const act = () => installation.move(found, to);
+  return openOrder('installation move', { seen, plan: { to }, words, act }, context);
 }
-
-export const moveInstallation: OneOrder<InstallationTarget> = {
-  name: 'installation move',
-  select: async ({ source = '' }, { stores }) => {
-    if (!isKeysOf(source)) throw new OrderRefused(`no source of partner keys: ${source}`);
-    return { found: await stores.installation.read(), to: source };
-  },
-  seen: ({ found, to }) => [found?.id, found?.keysOf, to],
-  plan: ({ to }) => ({ to }),
-  act: async ({ found, to }, _given, { stores }) =>
-    isKeysOf(to) && stores.installation.move(found, to),
-  words: moveInstallationWords,
-};

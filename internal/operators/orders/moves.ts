@@ -7,7 +7,6 @@ import { DAY_MS, later } from '../../platform/process/clock.ts';
 import { pause } from '../../platform/process/deadline.ts';
 import { findingName } from '../../self-audit/rules.ts';
 import { suspectsAt } from '../../self-audit/walk.ts';
-import type { Fact } from '../../submission/facts.ts';
 import { isOpen } from '../../submission/states.ts';
 import { isBounced } from '../../submission/submission.ts';
 import type { Search } from '../../submission/support-queries.ts';
@@ -21,17 +20,18 @@ import {
   releaseWords,
   type Correction,
   type CorrectionLeft,
-  type Findings,
   type RequestTarget,
 } from '../view/order-words.ts';
 import { isOlderResendOfMany } from '../view/older-words.ts';
-import { linkUsed, planOf, stateAfter, type Order, type Plan } from '../view/plans.ts';
+import { linkUsed, planOf, stateAfter, type Plan, type PlannedOrder } from '../view/plans.ts';
 import { utc } from '../view/words.ts';
 import {
+  openOrder,
   OrderRefused,
   type Given,
+  type OpenOrder,
   type OrderContext,
-  type OneOrder,
+  type OrderPlan,
   type OrderStores,
 } from './order.ts';
 
@@ -62,129 +62,22 @@ function requestSeen({ record, account, onHold }: RequestTarget): readonly unkno
   return [record._id, state, version, pastRetention, onHold, ...link, account?.mail?.begun];
 }
 
-const planned =
-  (order: Order) =>
-  ({ record, account }: RequestTarget, _given: Given, { clock }: OrderContext): Plan =>
-    planOf(order, record, account, clock.now());
-
-const ofRequest = (order: Order) => ({
-  select: requestTarget,
-  seen: requestSeen,
-  plan: planned(order),
-});
-
-export const retry: OneOrder<RequestTarget> = {
-  ...ofRequest('retry'),
-  name: 'retry',
-  act: async (target, given, context) => (await retryAll([target], given, context)) === 1,
-  words: (target, shown) => dueWords(target, shown),
-};
-
-export const resend: OneOrder<RequestTarget> = {
-  ...ofRequest('resend'),
-  name: 'resend',
-  plan: (target, given, context) =>
-    resentBefore(target, given, context) ?? planned('resend')(target, given, context),
-  act: async (target, given, { stores }) => {
-    if (!(await wish(target, stores, 'mailAgain'))) return false;
-    const event = target.record.state === 'completed' ? 'resend' : 'retry';
-    return (await move([target], event, resendFact(given, stores.trail.by), stores)) === 1;
-  },
-  words: (target, shown) => dueWords(target, shown, 'the same link is mailed again'),
-};
-
-function resendFact({ id, why = '' }: Given, by: string): Fact {
-  if (id !== undefined) return { code: 'resend', words: `operator resend by ${by}` };
-  const words = `operator resend of many${why && ` (${why})`} by ${by}`;
-  return { code: 'resent_with_many', of: why, words };
-}
-
-/** A repeated order of many mails nobody twice. */
-function resentBefore(
-  { record }: RequestTarget,
-  given: Given,
+const planned = (
+  order: PlannedOrder,
+  { record, account }: RequestTarget,
   { clock }: OrderContext,
-): Plan | undefined {
-  if (given.id !== undefined) return undefined;
-  const since = later(clock.now(), -RESENT_MS);
-  const { why = '' } = given;
-  const done = record.history.findLast(({ at, reason, code, of }) => {
-    const isOurs = code === 'resent_with_many' && of === why;
-    return at > since && (isOurs || (code === undefined && isOlderResendOfMany(reason, why)));
-  });
-  return (
-    done && {
-      whyNot: `was resent ${utc(done.at)} UTC by this order: another --why makes another order`,
-    }
-  );
+): Plan => planOf(order, record, account, clock.now());
+
+export async function retry(given: Given, context: OrderContext): Promise<OpenOrder> {
+  const target = await requestTarget(given, context);
+  const plan = planRetry(target, given, context);
+  const words = dueWords(target, plan);
+  const act = async () => (await retryAll([target], given, context)) === 1;
+  return openOrder('retry', { seen: requestSeen(target), plan, words, act }, context);
 }
 
-export const close: OneOrder<RequestTarget> = {
-  ...ofRequest('close'),
-  name: 'close',
-  final: true,
-  act: async (target, given, context) => (await closeAll([target], given, context)) === 1,
-  words: closeWords,
-};
-
-export const reopen: OneOrder<RequestTarget> = {
-  ...ofRequest('reopen'),
-  name: 'reopen',
-  act: async (target, _given, { stores }) => {
-    if (target.account !== undefined && !(await wish(target, stores, 'reopen'))) return false;
-    const reason = `operator reopened it, by ${stores.trail.by}`;
-    return (await move([target], 'reopen', reason, stores)) === 1;
-  },
-  words: (target, shown) => dueWords(target, shown, 'it is worked on again'),
-};
-
-interface Bounced extends RequestTarget {
-  /** The bounce is of an earlier e-mail; only a Message-ID shows this. */
-  readonly isEarlier: boolean;
-}
-
-export const bounce: OneOrder<Bounced> = {
-  ...ofRequest('bounce'),
-  name: 'bounce',
-  select: async (given, context) => {
-    const { messageId, email } = given;
-    const mail = messageId === undefined ? undefined : accountOfMessageId(messageId);
-    if (messageId !== undefined && mail === undefined)
-      throw new OrderRefused('the Message-ID is none of ours: nothing was changed');
-    const recipient =
-      email === undefined
-        ? undefined
-        : await context.stores.accounts.find('emailNormalized', normalizeEmail(email));
-    if (email !== undefined && recipient === undefined)
-      throw new OrderRefused('no account has this address: nothing was changed');
-    const id = given.id ?? mail?.accountId ?? recipient?.requestId ?? '';
-    const target = await requestTarget({ id }, context);
-    const isEarlier = mail !== undefined && target.account?.mailVersion !== mail.mailVersion;
-    return { ...target, isEarlier };
-  },
-  plan: (target, given, context) => {
-    const { record, account, isEarlier } = target;
-    if (isEarlier)
-      return {
-        nothing: 'it is about an earlier e-mail, which was reported before or followed by another',
-      };
-    if (account !== undefined && (record.state === 'undeliverable' || isBounced(record)))
-      return { nothing: `it is ${record.state} already` };
-    const plan = planned('bounce')(target, given, context);
-    const isFinal = plan.to === undefined || isOfRecipient(given.status);
-    return isFinal ? plan : { ...plan, to: 'dead_lettered' };
-  },
-  act: ({ record }, { status }, { stores }) => {
-    const code = status === undefined ? '' : ` (${status})`;
-    const reason = `the e-mail bounced after the mail server had taken it, reported by ${stores.trail.by}${code}`;
-    // Only the record changes: the account keeps `notifiedAt` until a retry removes it.
-    const seen = { seen: record, accountId: record.accountId };
-    if (!isOfRecipient(status)) return stores.moves.move('report_refusal', seen, reason);
-    const reasons = [mailReason(reasonOf(status))];
-    return stores.moves.move('report_bounce', { ...seen, reasons }, reason);
-  },
-  words: bounceWords,
-};
+export const planRetry = (target: RequestTarget, _given: Given, context: OrderContext): Plan =>
+  planned('retry', target, context);
 
 export async function retryAll(
   targets: readonly RequestTarget[],
@@ -221,6 +114,68 @@ async function wish(
   return (await isUnchanged(target, stores)) && stores.corrections[how](target.account!);
 }
 
+export async function resend(given: Given, context: OrderContext): Promise<OpenOrder> {
+  const target = await requestTarget(given, context);
+  const plan = planResend(target, given, context);
+  const words = dueWords(target, plan, 'the same link is mailed again');
+  const act = async () => (await resendAll([target], given, context)) === 1;
+  return openOrder('resend', { seen: requestSeen(target), plan, words, act }, context);
+}
+
+export const planResend = (target: RequestTarget, given: Given, context: OrderContext): Plan =>
+  resentBefore(target, given, context) ?? planned('resend', target, context);
+
+export async function resendAll(
+  targets: readonly RequestTarget[],
+  given: Given,
+  { stores }: OrderContext,
+): Promise<number> {
+  const reason = resendFact(given, stores.trail.by);
+  const resent = await those(targets, async (target) => {
+    if (!(await wish(target, stores, 'mailAgain'))) return false;
+    const event = target.record.state === 'completed' ? 'resend' : 'retry';
+    return (await move([target], event, reason, stores)) === 1;
+  });
+  return resent.length;
+}
+
+function resendFact({ id, why = '' }: Given, by: string): Fact {
+  if (id !== undefined) return { code: 'resend', words: `operator resend by ${by}` };
+  const words = `operator resend of many${why && ` (${why})`} by ${by}`;
+  return { code: 'resent_with_many', of: why, words };
+}
+
+/** A repeated order of many mails nobody twice. */
+function resentBefore(
+  { record }: RequestTarget,
+  given: Given,
+  { clock }: OrderContext,
+): Plan | undefined {
+  if (given.id !== undefined) return undefined;
+  const since = later(clock.now(), -RESENT_MS);
+  const { why = '' } = given;
+  const done = record.history.findLast(({ at, reason, code, of }) => {
+    const isOurs = code === 'resent_with_many' && of === why;
+    return at > since && (isOurs || (code === undefined && isOlderResendOfMany(reason, why)));
+  });
+  return (
+    done && {
+      whyNot: `was resent ${utc(done.at)} UTC by this order: another --why makes another order`,
+    }
+  );
+}
+
+export async function close(given: Given, context: OrderContext): Promise<OpenOrder> {
+  const target = await requestTarget(given, context);
+  const plan = planClose(target, given, context);
+  const words = closeWords(target, plan);
+  const act = async () => (await closeAll([target], given, context)) === 1;
+  return openOrder('close', { seen: requestSeen(target), plan, words, act }, context);
+}
+
+export const planClose = (target: RequestTarget, _given: Given, context: OrderContext): Plan =>
+  planned('close', target, context);
+
 export async function closeAll(
   targets: readonly RequestTarget[],
   { why = '' }: Given,
@@ -236,30 +191,101 @@ export async function closeAll(
   return closed.size;
 }
 
-export const correctEmail: OneOrder<Correction> = {
-  ...ofRequest('correctEmail'),
-  name: 'account correct-email',
-  select: async (given, context) => {
-    const { address: email = '' } = given;
-    const target = await requestTarget(given, context);
-    if (planned('correctEmail')(target, given, context).to !== undefined) {
-      const other = await context.stores.accounts.find('emailNormalized', normalizeEmail(email));
-      if (other !== undefined && other._id !== target.account?._id)
-        throw new OrderRefused(
-          `the address belongs to another account (${other.requestId}); nothing was changed`,
-        );
-    }
-    return { ...target, email, left: leftToDo(target, email) };
-  },
-  plan: (target, given, context) => {
-    const plan = planned('correctEmail')(target, given, context);
-    return plan.to !== undefined && target.left === 'nothing'
-      ? { whyNot: `has account ${target.account?._id}, which has this address already` }
-      : plan;
-  },
-  act: (target, _given, { stores }) => correct(target, stores),
-  words: correctionWords,
-};
+export async function reopen(given: Given, context: OrderContext): Promise<OpenOrder> {
+  const target = await requestTarget(given, context);
+  const { stores } = context;
+  const plan = planned('reopen', target, context);
+  const words = dueWords(target, plan, 'it is worked on again');
+  const act = async (): Promise<boolean> => {
+    if (target.account !== undefined && !(await wish(target, stores, 'reopen'))) return false;
+    const reason = `operator reopened it, by ${stores.trail.by}`;
+    return (await move([target], 'reopen', reason, stores)) === 1;
+  };
+  return openOrder('reopen', { seen: requestSeen(target), plan, words, act }, context);
+}
+
+export async function bounce(given: Given, context: OrderContext): Promise<OpenOrder> {
+  const mail = mailOf(given);
+  const target = await bouncedTarget(given, mail?.accountId, context);
+  const { record, account } = target;
+  // Only a Message-ID shows that the bounce is of an earlier e-mail.
+  const isEarlier = mail !== undefined && account?.mailVersion !== mail.mailVersion;
+  const plan = planBounce(target, isEarlier, given, context);
+  const act = (): Promise<boolean> => {
+    const { stores } = context;
+    const { status } = given;
+    const code = status === undefined ? '' : ` (${status})`;
+    const reason = `the e-mail bounced after the mail server had taken it, reported by ${stores.trail.by}${code}`;
+    // Only the record changes: the account keeps `notifiedAt` until a retry removes it.
+    const seen = { seen: record, accountId: record.accountId };
+    if (!isOfRecipient(status)) return stores.moves.move('report_refusal', seen, reason);
+    const reasons = [mailReason(reasonOf(status))];
+    return stores.moves.move('report_bounce', { ...seen, reasons }, reason);
+  };
+  const words = bounceWords(target, plan);
+  return openOrder('bounce', { seen: requestSeen(target), plan, words, act }, context);
+}
+
+function mailOf({ messageId }: Given): ReturnType<typeof accountOfMessageId> {
+  const mail = messageId === undefined ? undefined : accountOfMessageId(messageId);
+  if (messageId !== undefined && mail === undefined)
+    throw new OrderRefused('the Message-ID is none of ours: nothing was changed');
+  return mail;
+}
+
+async function bouncedTarget(
+  given: Given,
+  accountId: string | undefined,
+  context: OrderContext,
+): Promise<RequestTarget> {
+  const { id, email } = given;
+  const recipient =
+    email === undefined
+      ? undefined
+      : await context.stores.accounts.find('emailNormalized', normalizeEmail(email));
+  if (email !== undefined && recipient === undefined)
+    throw new OrderRefused('no account has this address: nothing was changed');
+  return requestTarget({ id: id ?? accountId ?? recipient?.requestId ?? '' }, context);
+}
+
+function planBounce(
+  target: RequestTarget,
+  isEarlier: boolean,
+  { status }: Given,
+  context: OrderContext,
+): OrderPlan {
+  if (isEarlier)
+    return {
+      nothing: 'it is about an earlier e-mail, which was reported before or followed by another',
+    };
+  const { record, account } = target;
+  if (account !== undefined && (record.state === 'undeliverable' || isBounced(record)))
+    return { nothing: `it is ${record.state} already` };
+  const plan = planned('bounce', target, context);
+  const isFinal = plan.to === undefined || isOfRecipient(status);
+  return isFinal ? plan : { ...plan, to: 'dead_lettered' };
+}
+
+export async function correctEmail(given: Given, context: OrderContext): Promise<OpenOrder> {
+  const { address: email = '' } = given;
+  const found = await requestTarget(given, context);
+  const { account } = found;
+  let plan = planned('correctEmail', found, context);
+  if (plan.to !== undefined) {
+    const other = await context.stores.accounts.find('emailNormalized', normalizeEmail(email));
+    if (other !== undefined && other._id !== account?._id)
+      throw new OrderRefused(
+        `the address belongs to another account (${other.requestId}); nothing was changed`,
+      );
+  }
+  const target = { ...found, email, left: leftToDo(found, email) };
+  if (plan.to !== undefined && target.left === 'nothing')
+    plan = { whyNot: `has account ${account?._id}, which has this address already` };
+  const words = correctionWords(target, context.reveal === true);
+  const act = () => correct(target, context.stores);
+  const seen = requestSeen(target);
+  return openOrder('account correct-email', { seen, plan, words, act }, context);
+}
 
 /** A repeat completes a correction that was cut off after the account was written. */
 function leftToDo({ record, account }: RequestTarget, email: string): CorrectionLeft {
@@ -297,23 +323,23 @@ async function correct(target: Correction, stores: OrderStores): Promise<boolean
   );
 }
 
-export const release: OneOrder<RequestTarget> = {
-  ...ofRequest('release'),
-  name: 'account release',
-  final: true,
-  act: async (target, _given, { stores }) => {
-    const { record, account } = target;
-    const { moves, trail } = stores;
+export async function release(given: Given, context: OrderContext): Promise<OpenOrder> {
+  const target = await requestTarget(given, context);
+  const { record, account } = target;
+  const { stores } = context;
+  const plan = planned('release', target, context);
+  const act = async (): Promise<boolean> => {
     const moved = { seen: record, accountId: account?._id };
-    const reason = `operator release by ${trail.by}`;
+    const reason = `operator release by ${stores.trail.by}`;
     const isFirst =
       record.pastRetention === true
         ? await isUnchanged(target, stores)
-        : await moves.move('release', moved, reason);
+        : await stores.moves.move('release', moved, reason);
     return isFirst && releaseAccount(account!._id, stores);
-  },
-  words: releaseWords,
-};
+  };
+  const words = releaseWords(target);
+  return openOrder('account release', { seen: requestSeen(target), plan, words, act }, context);
+}
 
 /** An order that lost to this one may still have written to the account. False if it was erased. */
 async function releaseAccount(
@@ -328,30 +354,20 @@ async function releaseAccount(
   throw new Error('the account changed each time');
 }
 
-interface Aside extends Findings {
-  /** The operator who put them all aside before. */
-  readonly before: string | undefined;
-}
-
 /** The entry in the trail puts a finding aside; nothing else is written. */
-export const aside: OneOrder<Aside> = {
-  name: 'aside',
-  select: async ({ id = '' }, context) => {
-    const { found, accounts } = await findingsAt(id, context);
-    if (found.length === 0) throw new OrderRefused(`the audit finds nothing at ${id}`);
-    const put = await context.stores.aside.of(found.map(findingName));
-    const [entry] = put.values();
-    const all = found.every((one) => put.has(findingName(one)));
-    const requestId = id.startsWith('req_') ? id : accounts[0]?.requestId;
-    return { id, requestId, found, before: all ? entry?.by : undefined };
-  },
-  seen: ({ found }) => found,
-  plan: ({ before }) =>
-    before === undefined ? { to: 'aside' } : { nothing: `${before} has put it aside already` },
-  act: async ({ id, found }, _given, context) =>
-    String((await findingsAt(id, context)).found) === String(found),
-  words: asideWords,
-};
+export async function aside({ id = '' }: Given, context: OrderContext): Promise<OpenOrder> {
+  const { found, accounts } = await findingsAt(id, context);
+  if (found.length === 0) throw new OrderRefused(`the audit finds nothing at ${id}`);
+  const put = await context.stores.aside.of(found.map(findingName));
+  const [entry] = put.values();
+  const plan = found.every((one) => put.has(findingName(one)))
+    ? { nothing: `${entry?.by} has put it aside already` }
+    : { to: 'aside' };
+  const requestId = id.startsWith('req_') ? id : accounts[0]?.requestId;
+  const words = asideWords({ id, requestId, found });
+  const act = async () => String((await findingsAt(id, context)).found) === String(found);
+  return openOrder('aside', { seen: found, plan, words, act }, context);
+}
 
 /** Finds more than the audit, because the retention is not known here. */
 const findingsAt = (id: string, { stores, clock }: OrderContext) =>
@@ -380,7 +396,7 @@ async function move(
 ): Promise<number> {
   const past = targets.filter(({ record }) => record.pastRetention === true);
   const remade = await those(past, ({ record: { pastRetention: _past, ...record } }) =>
-    moves.remake(event, record, reason),
+    moves.remake(record, reason),
   );
   const ready = targets.flatMap((target) => {
     const { record, account } = target;

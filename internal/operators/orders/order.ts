@@ -16,7 +16,7 @@ import type { MoveTools } from '../../submission/move-of.ts';
 import { PutAside } from '../../self-audit/put-aside.ts';
 import { OperatorMoves } from '../../submission/operator-moves.ts';
 import { SupportQueries } from '../../submission/support-queries.ts';
-import type { About, Shown, Words } from '../view/order-words.ts';
+import type { About, Words } from '../view/order-words.ts';
 import type { Plan } from '../view/plans.ts';
 import { text, WHY_MAX } from '../view/search-fields.ts';
 
@@ -40,6 +40,8 @@ export type OrderStores = ReturnType<typeof storesOf> & { readonly trail: Trail 
 export interface OrderContext {
   readonly stores: OrderStores;
   readonly clock: Clock;
+  /** Without it, personal data is masked. */
+  readonly reveal?: boolean;
 }
 
 /** What an operator enters. */
@@ -77,51 +79,52 @@ export interface OrderPlan extends Omit<Plan, 'to'> {
   readonly nothing?: string;
 }
 
-export interface OneOrder<T> {
-  /** The order's name in the trail. */
-  readonly name: string;
-  /** Cannot be undone. */
-  readonly final?: true;
-  /** Throws `OrderRefused`. */
-  select(given: Given, context: OrderContext): Promise<T>;
+/** An order with its target, as a command and a page show it. */
+export interface OpenOrder {
+  readonly plan: OrderPlan;
+  readonly words: Words;
   /** Differs once the target has changed. */
-  seen(target: T): readonly unknown[];
-  plan(target: T, given: Given, context: OrderContext): OrderPlan;
-  /** False if the target has changed since it was selected. */
-  act(target: T, given: Given, context: OrderContext): Promise<boolean>;
-  words(target: T, shown: Shown): Words;
+  readonly seen: string;
+  /**
+   * Acts, with an entry in the trail. False if the target has changed. `begin` may throw before
+   * the change.
+   */
+  readonly act: (begin?: () => void) => Promise<boolean>;
 }
 
-/** An order with its target, as a command and a page show it. */
-export type OpenOrder = Awaited<ReturnType<typeof openOrder>>;
+/** Selects the target and plans; changes nothing. Throws `OrderRefused`. */
+export type Order = (given: Given, context: OrderContext) => Promise<OpenOrder>;
 
-/** Throws `OrderRefused`. */
-export async function openOrder<T>(
-  order: OneOrder<T>,
-  given: Given,
-  context: OrderContext,
-  { reveal }: Pick<Shown, 'reveal'>,
-) {
-  const target = await order.select(given, context);
-  const plan = order.plan(target, given, context);
-  const words = order.words(target, { ...plan, reveal });
-  const seen = JSON.stringify([order.name, ...order.seen(target)]);
+/** `name` is the order's in the trail. */
+export function openOrder(
+  name: string,
+  order: Pick<OpenOrder, 'plan' | 'words'> & {
+    readonly seen: readonly unknown[];
+    /** False if the target has changed since it was selected. */
+    act(): Promise<boolean>;
+  },
+  { stores }: OrderContext,
+): OpenOrder {
+  const { plan, words } = order;
   return {
     plan,
     words,
-    /** Differs once the target has changed. */
-    seen: createHash('sha256').update(seen).digest('hex'),
-    /**
-     * Acts, with an entry in the trail. False if the target has changed. `begin` may throw before
-     * the change.
-     */
-    act: (begin?: () => void) =>
-      context.stores.trail.record({ action: order.name, ...words.about }, () => {
+    seen: createHash('sha256')
+      .update(JSON.stringify([name, ...order.seen]))
+      .digest('hex'),
+    act: (begin) =>
+      stores.trail.record({ action: name, ...words.about }, () => {
         begin?.();
-        return order.act(target, given, context);
+        return order.act();
       }),
   };
 }
+
+/** By their names in the trail. */
+const FINAL = ['close', 'account release', 'keys revoke', 'erase'];
+
+/** Whether the order cannot be undone. */
+export const isFinal = (name: string): boolean => FINAL.includes(name);
 
 /** A write of several targets does not say which of them had changed: then each is `unsure`. */
 export type Outcome = 'possible' | 'done' | 'unsure' | 'left';

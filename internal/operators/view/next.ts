@@ -2,7 +2,7 @@
 import type { Account } from '../../account/account.ts';
 import { isOpen } from '../../submission/states.ts';
 import type { FoundSubmission } from './look-up.ts';
-import { claimEnd, planOf, type Order } from './plans.ts';
+import { claimEnd, planOf, type PlannedOrder } from './plans.ts';
 import { fromNow, utc, utcSeconds } from './words.ts';
 
 interface Circumstances {
@@ -136,7 +136,8 @@ export function offersFor(
   { now, onHold }: Circumstances,
 ) {
   const { _id: id, partnerId, state, erasedAt } = record;
-  const can = (order: Order): boolean => planOf(order, record, account, now).to !== undefined;
+  const can = (order: PlannedOrder): boolean =>
+    planOf(order, record, account, now).to !== undefined;
   const named = '--as NAME --why REASON';
   const act = (name: string, part = id) => ({ name, part });
   const offers: [isPossible: boolean, what: string, command: string, order?: OfferedOrder][] = [

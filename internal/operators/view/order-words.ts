@@ -28,11 +28,9 @@ export interface Words {
   readonly json: { readonly dry?: object; readonly done: object };
 }
 
-export interface Shown {
+interface Shown {
   /** What the plan leads to. */
   readonly to?: string;
-  /** Without it, personal data is masked. */
-  readonly reveal: boolean;
 }
 
 export interface RequestTarget {
@@ -112,7 +110,8 @@ export interface Correction extends RequestTarget {
   readonly left: CorrectionLeft;
 }
 
-export function correctionWords(target: Correction, { reveal }: Shown): Words {
+/** Without `reveal`, the address is masked. */
+export function correctionWords(target: Correction, reveal: boolean): Words {
   const { account, email, left } = target;
   // Only the operator can see a typing error.
   const shown = email === '' ? 'the address given' : reveal ? email : maskEmail(email);

@@ -139,10 +139,10 @@ const rules = {
   },
 } satisfies Record<string, Rule>;
 
-export type Order = keyof typeof rules;
+export type PlannedOrder = keyof typeof rules;
 
 export function planOf(
-  order: Order,
+  order: PlannedOrder,
   record: FoundSubmission,
   account: Account | undefined,
   now: Date,
