@@ -30,6 +30,7 @@ import {
   type ExitCode,
   type Lines,
   type OptionName,
+  type Options,
   type Report,
   type Values,
 } from './command.ts';
@@ -108,18 +109,19 @@ export function programOf(now: Date, output: OutputConfiguration, act: Act): Com
     .addHelpText('after', `\n${details.trimEnd()}`)
     .exitOverride();
   const groups = new Map<string, Commander>();
+  const options = optionsAt(now);
   for (const command of commands) {
     const [first = '', second] = command.name.split(' ');
     const parent = second === undefined ? program : (groups.get(first) ?? program.command(first));
     if (second !== undefined) groups.set(first, parent);
-    define(parent.command(second ?? first), command, now, act);
+    define(parent.command(second ?? first), command, options, act);
   }
   for (const [name, group] of groups)
     group.description(`${name}: ${group.commands.map((one) => one.name()).join(', ')}`);
   return program;
 }
 
-function define(commander: Commander, command: Command, now: Date, act: Act): void {
+function define(commander: Commander, command: Command, all: Options, act: Act): void {
   const { about, details, examples } = help[command.name]!;
   commander
     .summary(about)
@@ -130,7 +132,6 @@ function define(commander: Commander, command: Command, now: Date, act: Act): vo
     );
   for (const { syntax, about: what, schema } of command.positionals)
     commander.addArgument(new Argument(syntax, what).argParser(checked(schema)));
-  const all = optionsAt(now);
   const takes: readonly OptionName[] = [...command.options, 'json'];
   for (const option of takes.map((one) => all[one])) {
     const made = new Option(option.flags, option.about);

@@ -169,7 +169,7 @@ export function optionsAt(now: Date) {
   };
 }
 
-type Options = ReturnType<typeof optionsAt>;
+export type Options = ReturnType<typeof optionsAt>;
 export type OptionName = keyof Options;
 type Flag = 'json' | 'reveal' | 'yes' | 'test' | 'count';
 
