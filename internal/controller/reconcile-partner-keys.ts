@@ -77,16 +77,13 @@ export async function reconcileKeys(
   await store.forgetUses(removed);
 
   metrics.keysWanted.set(wanted.size);
-  const counting = [...wanted.values()].filter(({ hash }) => !revoked.has(hash));
+  const { counting = [], gone = [] } = Object.groupBy(wanted.values(), ({ hash }) =>
+    revoked.has(hash) ? 'gone' : 'counting',
+  );
   metrics.partnersEnding.set(partnersEnding(counting, now).length);
-  const ofRevoked = [...wanted.values()].flatMap(({ hash, source, partnerId }): Problem[] => {
-    const message =
-      'a key of this Secret was revoked by an operator and does not count: remove it from the Secret';
-    return revoked.has(hash) ? [{ source, partnerId, code: 'key_revoked', message }] : [];
-  });
   // The list has the problem of what it could not read.
   const readable = problems.filter(({ source }) => !isUnread(source));
-  return [...list.problems, ...readable, ...ofRevoked, ...ofPlan];
+  return [...list.problems, ...readable, ...gone.map(isRevoked), ...ofPlan];
 }
 
 interface KeyKeeperTools extends ReconcileTools {
@@ -246,6 +243,12 @@ function wouldEnd({ held: [first, ...others], before }: Loss): readonly Problem[
   const more = partners.length > NAMED ? ` and ${partners.length - NAMED} more` : '';
   const message = `more than half of ${before} partners would have lost all keys within ten minutes, so ${others.length + 1} keys stay active, of ${partners.slice(0, NAMED).join(', ')}${more}: apply the Secrets again; if it is meant, confirm each key with "partner-ingest keys revoke"`;
   return [{ source: first.source, code: 'keys_would_end', message }];
+}
+
+function isRevoked({ source, partnerId }: WantedKey): Problem {
+  const message =
+    'a key of this Secret was revoked by an operator and does not count: remove it from the Secret';
+  return { source, partnerId, code: 'key_revoked', message };
 }
 
 function tooMany({ source, partnerId }: StoredKey): Problem {
