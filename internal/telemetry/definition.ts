@@ -8,66 +8,82 @@ type LabelValues = Readonly<Record<string, readonly string[]>>;
 export const openValues: readonly string[] = [];
 type NoLabels = { readonly [Name in never]: readonly string[] };
 
-export interface Definition<
-  Kind extends string = 'counter' | 'gauge' | 'histogram',
-  Labels extends LabelValues = LabelValues,
-> {
-  readonly kind: Kind;
+export interface Definition<Made = unknown> {
+  readonly kind: 'counter' | 'gauge' | 'histogram';
   readonly name: string;
   readonly help: string;
-  readonly labels: Labels;
+  readonly labels: LabelValues;
   /** The combinations that occur, if not all do. */
   readonly series?: readonly Readonly<Record<string, string>>[];
   readonly buckets?: readonly number[];
+  /** Only a type: what is made of the definition. */
+  readonly made?: Made;
 }
 
-function defining<Kind extends Definition['kind']>(kind: Kind, suffix = '') {
-  return <const Labels extends LabelValues = NoLabels>(
-    name: string,
-    help: string,
-    labels: Labels = {} as Labels,
-    more: {
-      readonly series?: readonly OneSeries<Labels>[];
-      readonly buckets?: readonly number[];
-    } = {},
-  ): Definition<Kind, Labels> => ({
-    kind,
-    name: `${PREFIX}${name}${suffix}`,
-    help,
-    labels,
-    ...more,
-  });
+interface CounterOf<Series extends readonly unknown[]> {
+  readonly inc: (...values: [...Series, by?: number]) => void;
 }
 
-export const counter = defining('counter', '_total');
-export const gauge = defining('gauge');
-export const histogram = defining('histogram');
+interface GaugeOf<Series extends readonly unknown[]> extends CounterOf<Series> {
+  readonly set: (...values: [...Series, value: number]) => void;
+  readonly reset: () => void;
+  /** Without labels: there is no value until the next `set`. */
+  readonly remove: () => void;
+}
 
-type OneSeries<Labels extends LabelValues> = {
+interface HistogramOf<Series extends readonly unknown[]> {
+  readonly observe: (...values: [...Series, value: number]) => void;
+}
+
+type Labelled<Labels extends LabelValues> = {
   readonly [Name in keyof Labels]: Labels[Name][number];
 };
 
-type Chosen<Labels extends LabelValues> = keyof Labels extends never
+/** The first argument where there are labels. */
+type SeriesOf<Labels extends LabelValues> = keyof Labels extends never
   ? []
-  : [labels: OneSeries<Labels>];
+  : [labels: Labelled<Labels>];
 
-/** Function properties, because TypeScript checks the parameters of methods less strictly. */
-type Made<D> =
-  D extends Definition<'counter', infer Labels>
-    ? { readonly inc: (...values: [...Chosen<Labels>, by?: number]) => void }
-    : D extends Definition<'gauge', infer Labels>
-      ? {
-          readonly inc: (...values: [...Chosen<Labels>, by?: number]) => void;
-          readonly set: (...values: [...Chosen<Labels>, value: number]) => void;
-          readonly reset: () => void;
-          /** Without labels: there is no value until the next `set`. */
-          readonly remove: () => void;
-        }
-      : D extends Definition<'histogram', infer Labels>
-        ? { readonly observe: (...values: [...Chosen<Labels>, value: number]) => void }
-        : never;
+export const counter = <const Labels extends LabelValues = NoLabels>(
+  name: string,
+  help: string,
+  labels: Labels = {} as Labels,
+  more: { readonly series?: readonly Labelled<Labels>[] } = {},
+): Definition<CounterOf<SeriesOf<Labels>>> => ({
+  kind: 'counter',
+  name: `${PREFIX}${name}_total`,
+  help,
+  labels,
+  ...more,
+});
 
-export type MetricsOf<Table> = { readonly [Name in keyof Table]: Made<Table[Name]> };
+export const gauge = <const Labels extends LabelValues = NoLabels>(
+  name: string,
+  help: string,
+  labels: Labels = {} as Labels,
+): Definition<GaugeOf<SeriesOf<Labels>>> => ({
+  kind: 'gauge',
+  name: PREFIX + name,
+  help,
+  labels,
+});
+
+export const histogram = <const Labels extends LabelValues = NoLabels>(
+  name: string,
+  help: string,
+  buckets: readonly number[],
+  labels: Labels = {} as Labels,
+): Definition<HistogramOf<SeriesOf<Labels>>> => ({
+  kind: 'histogram',
+  name: PREFIX + name,
+  help,
+  labels,
+  buckets,
+});
+
+export type MetricsOf<Table> = {
+  readonly [Name in keyof Table]: Table[Name] extends Definition<infer Made> ? Made : never;
+};
 
 export function make<Table extends Readonly<Record<string, Definition>>>(
   table: Table,

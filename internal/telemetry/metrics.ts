@@ -67,8 +67,7 @@ export const ingestMetrics = {
   acceptSeconds: histogram(
     'accept_seconds',
     'Time from request headers to a 202 or 400.',
-    {},
-    { buckets: LATENCY_SECONDS },
+    LATENCY_SECONDS,
   ),
   brokenHttp: counter('broken_http', 'Connections answered before any route ran.', {
     kind: [
@@ -91,17 +90,11 @@ export const ingestMetrics = {
     'untrusted_forwarded_for',
     'Requests with X-Forwarded-For or Forwarded from an untrusted peer, or without an address in it.',
   ),
-  batchDocuments: histogram(
-    'batch_documents',
-    'Records written by one insert.',
-    {},
-    { buckets: BATCH_DOCUMENTS },
-  ),
+  batchDocuments: histogram('batch_documents', 'Records written by one insert.', BATCH_DOCUMENTS),
   commitSeconds: histogram(
     'commit_seconds',
     'Time from sending a batch to its durable answer.',
-    {},
-    { buckets: LATENCY_SECONDS },
+    LATENCY_SECONDS,
   ),
   waitingDocuments: gauge('waiting_documents', 'Records waiting to be written by this process.'),
   notAccepted: counter('not_accepted', 'Records that could not be made durable.', {
@@ -209,8 +202,8 @@ export const processorMetrics = {
   handOverSeconds: histogram(
     'hand_over_seconds',
     'Time from asking for a connection to the last answer.',
+    HAND_OVER_SECONDS,
     byHandOver,
-    { buckets: HAND_OVER_SECONDS },
   ),
   possibleSecondMails: counter('possible_second_mails', 'Possible second mails of an applicant.', {
     cause: ['ambiguous_data', 'crash', 'resent'],
@@ -221,8 +214,7 @@ export const processorMetrics = {
   completionSeconds: histogram(
     'completion_seconds',
     'Time from a request to the hand-over of its e-mail.',
-    {},
-    { buckets: COMPLETION_SECONDS },
+    COMPLETION_SECONDS,
   ),
   hints,
   reconcileRequeued: counter(

@@ -4,14 +4,14 @@ import type { ServiceName } from '../../deploy/local/processes.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { INSTALLATION } from '../../internal/installation/installation.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';
-import { ofProcess } from '../../internal/telemetry/definition.ts';
+import type { loops } from '../../internal/telemetry/definition.ts';
 import { INGEST_PATH, send } from '../support/http.ts';
 import { newRecord } from '../support/records.ts';
 import { startReplicaSet, type ReplicaSet } from '../support/replica-set/replica-set.ts';
 import { HEAL_HANG_MS, eventually } from '../support/wait.ts';
 import { openWorld, type InProcess, type World } from '../support/world.ts';
 
-type LoopName = (typeof ofProcess.loopFailing.labels.loop)[number];
+type LoopName = (typeof loops)[number];
 type Played = ServiceName | 'standby';
 
 /** Where each loop runs, and the database command that it needs. */
