@@ -16,7 +16,7 @@ import type {
   StatusReader,
   StatusRecord,
 } from '../submission/status-reader.ts';
-import { authenticateAndCharge, type KeyTools } from './authenticate.ts';
+import { authenticate, type KeyTools } from './authenticate.ts';
 import { MAX_WAIT_SECONDS, SHARED, STATUS_TIMEOUT_MS } from './bounds.ts';
 import {
   listQuery,
@@ -45,9 +45,9 @@ export function authenticateLookUp(
     answerEarly(request, reply, errors.statusUnavailable);
     return false;
   }
-  const authentication = authenticateAndCharge(request, tools);
-  if (!authentication.ok) answerEarly(request, reply, authentication.answer);
-  return authentication.ok;
+  const refusal = authenticate(request, tools);
+  if (refusal !== undefined) answerEarly(request, reply, refusal.answer);
+  return refusal === undefined;
 }
 
 /** Answers, or rejects if the database does not answer. */

@@ -2,15 +2,22 @@
 import { createServer, type IncomingMessage } from 'node:http';
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { newId } from '../platform/stores/ids.ts';
+import type { Clock } from '../platform/process/clock.ts';
 import type { Logger } from '../platform/process/log.ts';
 import { addressTest } from '../platform/http/networks.ts';
+import type { HintOutbox } from '../queue/hint-outbox.ts';
+import type { GroupCommit } from '../submission/group-commit.ts';
+import type { OverLimitRecorder } from '../submission/over-limit.ts';
+import type { Withdrawals } from '../submission/withdrawals.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
+import type { PartnerLabels } from '../telemetry/partner-labels.ts';
+import type { KeyTools } from './authenticate.ts';
 import { type ClientHeader, hopReader } from './client-address.ts';
 import { Connections } from './connections.ts';
 import { INGEST_PATH, LIST_PATH, OPENAPI_PATH, STATUS_PATH } from './contract.ts';
 import { answerEarly, type ErrorAnswer, errors, sendEarly } from './errors.ts';
-import { addHooks, type HookTools, logFields } from './hooks.ts';
-import { Limits, type LimitSettings, type LimitTools, OverLimit } from './limit-policy.ts';
+import { addHooks, logFields } from './hooks.ts';
+import { Limits, type LimitSettings, OverLimit } from './limit-policy.ts';
 import {
   answerRead,
   authenticateLookUp,
@@ -19,24 +26,38 @@ import {
   type LookUpTools,
   type Statuses,
 } from './look-up-status.ts';
-import { OutageLog, Refusals, type RefusalTools } from './refusals.ts';
+import type { SharedLimiterStore } from './rate-limit.ts';
+import { OutageLog, Refusals } from './refusals.ts';
 import { authenticateOrAnswer, submitApplication, type SubmitTools } from './submit-application.ts';
 
-type RouteTools = Omit<SubmitTools, 'limits' | 'lookUps' | 'outages' | 'refusals'> &
-  LimitTools &
-  RefusalTools & {
-    readonly log: Logger;
-    /** Nobody reads them: a test counts in no metric of live submissions. */
-    readonly metricsOfTests: IngestMetrics;
-    readonly statuses: Statuses | undefined;
-    /** For partners; undefined where it is switched off. */
-    readonly openApi: object | undefined;
-  };
+/** What the partner port needs; each file of this room says what it takes of it. */
+interface IngestTools {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly metrics: IngestMetrics;
+  /** Nobody reads them: a test counts in no metric of live submissions. */
+  readonly metricsOfTests: IngestMetrics;
+  readonly partnerLabels: PartnerLabels;
+  readonly acceptLog: Logger | undefined;
+  /** Aborts when the process drains. */
+  readonly drain: AbortSignal;
+  readonly keys: KeyTools['keys'];
+  readonly limiter: SharedLimiterStore;
+  readonly overLimit: Pick<OverLimitRecorder, 'add'>;
+  readonly commits: Pick<GroupCommit, 'record'>;
+  readonly withdrawals: Pick<Withdrawals, 'add'>;
+  readonly hints: Pick<HintOutbox, 'add'>;
+  readonly retention: SubmitTools['retention'];
+  /** Undefined where look-ups are switched off. */
+  readonly statuses: Statuses | undefined;
+  /** For partners; undefined where it is switched off. */
+  readonly openApi: object | undefined;
+}
 
 export async function addRoutes(
   app: FastifyInstance,
   settings: LimitSettings,
-  tools: RouteTools,
+  tools: IngestTools,
 ): Promise<void> {
   const limits = new Limits(settings, tools);
   await limits.register(app);
@@ -156,8 +177,6 @@ const REQUEST_TIMEOUT_MS = 30_000;
 const CONNECTIONS_CHECK_MS = 1_000;
 const MAX_HEADER_BYTES = 16 * 1024;
 
-type ServerTools = Omit<HookTools & RouteTools, 'readHop' | 'clientHeader'>;
-
 interface ServerSettings extends LimitSettings {
   readonly keepAliveSeconds: number;
   readonly trustedProxies: readonly string[];
@@ -166,7 +185,7 @@ interface ServerSettings extends LimitSettings {
 
 export async function createIngestServer(
   settings: ServerSettings,
-  tools: ServerTools,
+  tools: IngestTools,
 ): Promise<FastifyInstance> {
   const readHop = hopReader(addressTest(settings.trustedProxies));
   const connections = new Connections(readHop, tools);

@@ -15,7 +15,7 @@ import { newRecord, type Received } from '../submission/new-record.ts';
 import { FIRST_DUE_MS, type SubmissionRecord } from '../submission/submission.ts';
 import type { Withdrawals } from '../submission/withdrawals.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
-import { authenticateAndCharge, type KeyTools } from './authenticate.ts';
+import { authenticate, type KeyTools } from './authenticate.ts';
 import { MAX_BODY_BYTES } from './bounds.ts';
 import { INGEST_PATH } from './contract.ts';
 import {
@@ -57,21 +57,24 @@ export function authenticateOrAnswer(
     answerEarly(request, reply, errors.internal);
     return false;
   }
-  const authentication = authenticateAndCharge(request, tools);
-  if (authentication.ok) return true;
-  const { answer, keyId, partnerId, terms, because } = authentication;
+  const refusal = authenticate(request, tools);
+  if (refusal === undefined) return true;
+  const { answer, because } = refusal;
+  const received = receivedOf(request, tools.clock.now());
+  const { keyId, test } = received;
+  const partnerId = request.partnerId || undefined;
   if (because !== undefined) tools.metrics.keysOutOfTerms.inc({ because });
   tools.refusals.keep(
     {
       address: request.client.limitKey,
       status: answer.status,
       requestId: request.id,
-      ...defined({ keyId, partnerId, test: terms?.test }),
+      ...defined({ keyId, partnerId, test }),
     },
     () => {
-      const received = { ...receivedOf(request, tools.clock.now()), partnerId };
       const keptDays = tools.retention.refusedDays;
-      return newRecord(received, { state: 'refused', httpStatus: answer.status, keptDays });
+      const result = { state: 'refused', httpStatus: answer.status, keptDays } as const;
+      return newRecord({ ...received, partnerId }, result);
     },
   );
   answerEarly(request, reply, answer);

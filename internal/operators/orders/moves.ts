@@ -7,6 +7,7 @@ import { DAY_MS, later } from '../../platform/process/clock.ts';
 import { pause } from '../../platform/process/deadline.ts';
 import { findingName } from '../../self-audit/rules.ts';
 import { suspectsAt } from '../../self-audit/walk.ts';
+import type { Fact } from '../../submission/facts.ts';
 import { isOpen } from '../../submission/states.ts';
 import { isBounced } from '../../submission/submission.ts';
 import type { Search } from '../../submission/support-queries.ts';
