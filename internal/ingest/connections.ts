@@ -4,6 +4,7 @@ import type { Socket } from 'node:net';
 import type { Clock } from '../platform/process/clock.ts';
 import { pause } from '../platform/process/deadline.ts';
 import { FairShares } from '../fair/shares.ts';
+import { hasRequestBegun } from '../platform/http/inside-node.ts';
 import { newId } from '../platform/stores/ids.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import type { Hop, ReadHop } from './client-address.ts';
@@ -168,12 +169,8 @@ export class Connection {
     return isUnread;
   }
 
-  /** False if at most empty lines came since the last request (RFC 9112 §2.2). */
   get hasBegun(): boolean {
-    if (this.isAnswering) return true;
-    // Node has no other way to ask its parser; `finish` fails inside a request.
-    const { parser } = this.socket as Socket & { parser?: { finish(): unknown } | null };
-    return parser?.finish() !== undefined;
+    return this.isAnswering || hasRequestBegun(this.socket);
   }
 
   /** Stops all that read a body of this connection; true if a request is still unanswered. */

@@ -1,7 +1,7 @@
 /** Reads a body as raw bytes within bounds and discards the rest. */
 import type { IncomingMessage } from 'node:http';
-import { Socket } from 'node:net';
 import type { FairShares, Owner } from '../fair/shares.ts';
+import { afterLastAnswer } from '../platform/http/inside-node.ts';
 import { Connection } from './connections.ts';
 import { DRAIN_MAX_BYTES, DRAIN_MAX_MS, EARLY_GRACE_MS, MAX_BODY_BYTES } from './bounds.ts';
 
@@ -107,14 +107,12 @@ export class IncomingBody {
   closeAfterAnswer(): void {
     const { socket } = this.#request;
     Connection.of(socket).isClosing = true;
-    // Node calls this after the last answer.
-    socket.destroySoon = () => {
-      socket.end();
+    afterLastAnswer(socket, (close) =>
       this.#whenEnded((how) => {
-        if (how === 'whole') Socket.prototype.destroySoon.call(socket);
+        if (how === 'whole') close();
         else setTimeout(() => socket.destroy(), LINGER_UNREAD_MS).unref();
-      });
-    };
+      }),
+    );
   }
 
   #whenEnded(call: (how: BodyEnd) => void): void {

@@ -1,6 +1,5 @@
 /** Hands a message to the SMTP relay once and reports the exact result. */
 import { connect, type LookupFunction, type Socket } from 'node:net';
-import type { Readable, Writable } from 'node:stream';
 import { SpanKind } from '@opentelemetry/api';
 import { createTransport, type SendMailOptions } from 'nodemailer';
 import SMTPConnection from 'nodemailer/lib/smtp-connection';
@@ -8,6 +7,7 @@ import { withDeadline } from '../platform/process/deadline.ts';
 import { defined } from '../platform/process/defined.ts';
 import { ConnectionEndedError } from '../platform/process/server-words.ts';
 import { failSpan, inSpan, type NamedSpan } from '../platform/process/tracing.ts';
+import { markProgress, senderAsLogin, type ProgressMark } from './inside-nodemailer.ts';
 import type { Message } from './message.ts';
 import {
   describeFailure,
@@ -45,11 +45,6 @@ export interface Mailer {
   /** Opens a session up to MAIL FROM, without a recipient. Never rejects. */
   probe(): Promise<Outage | undefined>;
   close(): void;
-}
-
-interface ProgressMark {
-  onProgress(progress: Progress): void;
-  mayGoOn(): boolean;
 }
 
 interface MailerOptions {
@@ -160,23 +155,7 @@ function openTransport(options: MailerOptions, limits: MailerLimits) {
     getSocket: (_: unknown, done: (error: null, made: { connection: Socket }) => void) =>
       done(null, { connection: openSocket(options, limits) }),
   });
-  transport.use('stream', (mail, done) => {
-    const { progressMark: mark } = mail.data as unknown as { progressMark: ProgressMark };
-    mail.message.build((error, content) => {
-      // nodemailer pipes the stream after the 354. With a real stream it would drop an earlier 421.
-      mail.message.createReadStream = () => {
-        mark.onProgress('connected');
-        return {
-          pipe: (socket: Writable) => {
-            if (!mark.mayGoOn()) return;
-            mark.onProgress('content');
-            socket.end(content);
-          },
-        } as unknown as Readable;
-      };
-      done(error);
-    });
-  });
+  markProgress(transport);
   return transport;
 }
 
@@ -193,25 +172,17 @@ function endIfUnused(socket: Socket, unusedMs: number): void {
   socket.once('close', () => clearInterval(timer));
 }
 
-const SENDER = 'SENDER';
-
 async function probe(options: MailerOptions, limits: MailerLimits): Promise<Outage | undefined> {
   const { relay, from } = options;
   let answer: string | undefined;
+  const { customAuth, credentials } = senderAsLogin(from, (response) => (answer = response));
   const session = new SMTPConnection({
     ...sessionOptions(options, limits),
     connection: openSocket(options, limits),
-    // nodemailer sends a command of our own only as a way to log in.
-    customAuth: {
-      [SENDER]: (login) =>
-        login.sendCommand(`MAIL FROM:<${from}>`, (_, { response }) => {
-          answer = response;
-          login.resolve();
-        }),
-    },
+    customAuth,
   });
   const asked = new Promise<void>((resolve, reject) => {
-    const askSender = (): void => session.login({ method: SENDER }, () => resolve());
+    const askSender = (): void => session.login(credentials, () => resolve());
     session.on('error', reject).once('end', () => reject(new ConnectionEndedError()));
     session.connect((error) => {
       if (error !== undefined) return reject(error);

@@ -1,10 +1,11 @@
 /** Receives jobs and hands on their hints. */
-import { Worker, createRedisBackend } from 'bullmq';
+import { Worker } from 'bullmq';
 import { queuePrefix } from '../installation/names.ts';
 import type { Probe } from '../platform/process/probe.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import type { Logger } from '../platform/process/log.ts';
 import { createRedis, type RedisTls } from '../platform/stores/redis.ts';
+import { backendWaiting } from './inside-bullmq.ts';
 import { QUEUE, hintsOf, type Hint, type Step } from './job.ts';
 
 /** An idle worker asks again after this, so a silent Redis is noticed soon. */
@@ -66,11 +67,7 @@ export class Consumer {
         stalledInterval: STALLED_CHECK_MS,
         skipVersionCheck: true,
       },
-      // With delayed jobs BullMQ would wait up to ten seconds for an answer.
-      (name, opts, use) =>
-        Object.defineProperty(createRedisBackend(name, opts, use), 'maximumBlockTimeout', {
-          value: WAIT_S,
-        }),
+      backendWaiting(WAIT_S),
     );
     worker.on('error', (error) => {
       log.debug({ err: error }, 'worker error');

@@ -4,7 +4,7 @@
  * A batch leaves as soon as one of two slots is free. A lone record is sent at once; under load, a
  * batch holds what arrived during the previous insert, at most 256 records.
  */
-import { type Collection, type Db, MongoServerSelectionError } from 'mongodb';
+import type { Collection, Db } from 'mongodb';
 import { Turns } from '../fair/turns.ts';
 import { ownerName } from '../partner/key-terms.ts';
 import { type Batcher, newBatcher } from '../platform/process/batcher.ts';
@@ -12,6 +12,7 @@ import type { Clock } from '../platform/process/clock.ts';
 import type { PlainHistogram, PlainGauge } from '../platform/process/registry.ts';
 import { pause } from '../platform/process/deadline.ts';
 import { inSpans } from '../platform/process/tracing.ts';
+import { wasSent } from '../platform/stores/inside-mongodb.ts';
 import {
   databaseSpan,
   isDuplicateKey,
@@ -319,16 +320,4 @@ function inKeyOrder(batch: readonly Entry[]): readonly Entry[] {
   if (batch.every(({ record }) => record.idempotencyDigest === undefined)) return batch;
   const digestOf = ({ record }: Entry): string => record.idempotencyDigest ?? '';
   return batch.toSorted((one, other) => (digestOf(one) < digestOf(other) ? -1 : 1));
-}
-
-/** The listed errors occur before anything is sent. */
-function wasSent(error: unknown): boolean {
-  if (error instanceof MongoServerSelectionError) return false;
-  const name = error instanceof Error ? error.name : '';
-  return ![
-    'MongoPoolClearedError',
-    'MongoWaitQueueTimeoutError',
-    'MongoPoolClosedError',
-    'MongoTopologyClosedError',
-  ].includes(name);
 }

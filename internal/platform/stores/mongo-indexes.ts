@@ -1,11 +1,12 @@
 /** Connects to MongoDB in the background and creates missing indexes. */
-import { MongoServerError, type CreateIndexesOptions, type Db } from 'mongodb';
+import { MongoServerError, type Db } from 'mongodb';
 import type { Probe } from '../process/probe.ts';
 import { retryUntilDone } from '../process/deadline.ts';
 import { defined } from '../process/defined.ts';
 import type { Fault } from '../process/fault.ts';
 import type { Logger } from '../process/log.ts';
 import { namedIn } from '../process/server-words.ts';
+import { answeredWithin } from './inside-mongodb.ts';
 import { connectMongo, mongoFault } from './mongo.ts';
 
 /** Duplicate-key messages quote `name`, so it says what is unique. */
@@ -63,12 +64,8 @@ async function createIndexes(
   collection: string,
   wanted: readonly IndexDefinition[],
 ): Promise<void> {
-  // The driver uses this option, although its types omit it.
-  const patient: CreateIndexesOptions & { readonly socketTimeoutMS: number } = {
-    socketTimeoutMS: BUILD_TIMEOUT_MS,
-  };
   const indexes = wanted.map(({ collection: _collection, ...index }) => index);
-  await db.collection(collection).createIndexes(indexes, patient);
+  await db.collection(collection).createIndexes(indexes, answeredWithin(BUILD_TIMEOUT_MS));
 }
 
 function forOperator(error: unknown, collection: string, names: readonly string[]): unknown {

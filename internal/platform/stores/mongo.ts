@@ -9,7 +9,6 @@ import {
   type MongoClientOptions,
 } from 'mongodb';
 import { contactFault } from '../process/contact-failure.ts';
-import '../http/closed-sockets.ts';
 import { isLoopback } from '../http/networks.ts';
 import { DeadlineError, withDeadline } from '../process/deadline.ts';
 import { defined } from '../process/defined.ts';
@@ -17,6 +16,7 @@ import type { Fault } from '../process/fault.ts';
 import { NewerVersionError } from '../process/newer-version.ts';
 import { isDeadlock } from '../process/server-words.ts';
 import type { NamedSpan } from '../process/tracing.ts';
+import './inside-mongodb.ts';
 
 /** The driver would wait 30 s. */
 const SERVER_SELECTION_TIMEOUT_MS = 2_000;

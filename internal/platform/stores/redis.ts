@@ -10,6 +10,7 @@ import {
   isReplica,
   lacksScript,
 } from '../process/server-words.ts';
+import { onReplies } from './inside-ioredis.ts';
 import { parseRedisUrl, type RedisAddress } from './redis-url.ts';
 
 /** Waits 50 ms, 100 ms, … 500 ms, with jitter. */
@@ -80,10 +81,6 @@ export function createRedis(
   return redis;
 }
 
-/**
- * On reconnect the client sends its own commands and leaves their rejections unhandled, which would
- * end the process.
- */
 function watchReplies(redis: Redis, contact: Contact, isOfCluster: boolean): void {
   let refusedAtMs: number | undefined;
   let probe: NodeJS.Timeout | undefined;
@@ -106,16 +103,7 @@ function watchReplies(redis: Redis, contact: Contact, isOfCluster: boolean): voi
     contact.ok();
   };
   redis.on('end', () => clearInterval(probe));
-  const sendCommand = redis.sendCommand.bind(redis);
-  redis.sendCommand = (command, stream) => {
-    // The library ignores that a Redis before 7.2 refuses this command.
-    if (!isClientSetInfo(command)) command.promise.then(taken, refused);
-    return sendCommand(command, stream);
-  };
-}
-
-function isClientSetInfo({ name, args }: Parameters<Redis['sendCommand']>[0]): boolean {
-  return name === 'client' && /^setinfo$/i.test(String(args[0]));
+  onReplies(redis, taken, refused);
 }
 
 function connect(
