@@ -66,10 +66,9 @@ export class OperatorMoves {
       return [{ ids, q: move.filter, u: move.update, done: move.done }];
     });
     if (updates.length === 0) return 0;
-    const moved = await updateInOrder(this.#collection, updates);
-    const isWhole = moved === updates.reduce((sum, { ids }) => sum + ids.length, 0);
+    const { n, isWhole } = await updateInOrder(this.#collection, updates);
     for (const { ids, u, done } of updates) done(isWhole ? ids : await this.#movedBy(ids, u));
-    return moved;
+    return n;
   }
 
   /** Returns those that moved; the others had changed before. */

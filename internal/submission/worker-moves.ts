@@ -3,13 +3,8 @@ import type { Collection } from 'mongodb';
 import { joinCalls, type JoinedAnswer } from '../platform/process/batcher.ts';
 import { later } from '../platform/process/clock.ts';
 import { newId } from '../platform/stores/ids.ts';
-import { databaseSpan, takesWrites } from '../platform/stores/mongo.ts';
-import {
-  JOINED_AT_MOST,
-  joinUpdates,
-  updateApart,
-  type OneUpdate,
-} from '../platform/stores/mongo-joined.ts';
+import { databaseSpan, takesWrites, updateEach } from '../platform/stores/mongo.ts';
+import { JOINED_AT_MOST, joinUpdates, type OneUpdate } from '../platform/stores/mongo-joined.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
 import { inSpan } from '../platform/process/tracing.ts';
 import {
@@ -134,13 +129,13 @@ export class WorkerMoves {
         return [claim, { ids, q: expired, u }];
       },
     );
-    const { failed } = await updateApart(this.#collection, updates);
+    const { failed } = await updateEach(this.#collection, updates);
     const ids = wanted.map(({ requestId }) => requestId);
     // Also if no update matched: one that was sent again after a conflict may have claimed before.
     const mine = { _id: { $in: ids }, claimedBy };
     const found = await this.#collection.find(mine, bounded).toArray();
     const claimed = new Map(found.map((record) => [record._id, record as OpenRecord]));
-    const errors = new Map([...failed.values()].flatMap((of) => [...of]));
+    const errors = new Map(failed.map(({ id, error }) => [id, error]));
     return wanted.map(({ requestId, version }) => {
       const record = claimed.get(requestId);
       if (record?.version === version + 1) {

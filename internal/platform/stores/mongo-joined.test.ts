@@ -1,8 +1,8 @@
 /** Each of several writes that leave in one command gets its own outcome. */
 import { expect, test } from '@jest/globals';
 import { type Collection, MongoWriteConcernError } from 'mongodb';
-import { NotDurableError, type UpdateItem } from './mongo.ts';
-import { joinInserts, joinUpdates, updateApart, type OneUpdate } from './mongo-joined.ts';
+import { NotDurableError, updateEach, type UpdateItem } from './mongo.ts';
+import { joinInserts, joinUpdates, type OneUpdate } from './mongo-joined.ts';
 
 interface Item {
   readonly _id: string;
@@ -14,7 +14,10 @@ interface Command {
   readonly documents?: readonly Item[];
 }
 
-/** A server that raises versions, and refuses each named id with a code, as often as given. */
+/**
+ * A server that raises versions, and refuses each named id with a code, as often as given. What
+ * stands before it in a statement is made.
+ */
 function serverOf(
   ids: readonly string[],
   refuses: Readonly<Record<string, { readonly code: number; times: number }>> = {},
@@ -24,10 +27,11 @@ function serverOf(
   let isDurable = true;
   const idsOf = ({ q }: UpdateItem): readonly string[] =>
     typeof q['_id'] === 'string' ? [q['_id']] : (q['_id'] as { $in: string[] }).$in;
-  const refusalOf = (some: readonly string[]): number | undefined => {
-    const refusal = some.flatMap((id) => refuses[id] ?? []).find(({ times }) => times > 0);
-    if (refusal !== undefined) refusal.times -= 1;
-    return refusal?.code;
+  const refusalOf = (id: string): number | undefined => {
+    const refusal = refuses[id];
+    if (refusal === undefined || refusal.times === 0) return undefined;
+    refusal.times -= 1;
+    return refusal.code;
   };
   const command = (sent: Command): Promise<object> => {
     commands.push(sent);
@@ -35,15 +39,18 @@ function serverOf(
     const writeErrors: object[] = [];
     for (const [index, one] of (sent.updates ?? sent.documents ?? []).entries()) {
       const named = 'q' in one ? idsOf(one) : [one._id];
-      const code = refusalOf(named);
-      if (code !== undefined) writeErrors.push({ index, code, errmsg: 'refused' });
-      else
-        for (const _id of named) {
-          const before = items.get(_id);
-          if ('q' in one && before?.version !== one.q['version']) continue;
-          items.set(_id, { _id, version: 'q' in one ? before!.version + 1 : 0 });
-          n += 1;
+      for (const _id of named) {
+        const code = refusalOf(_id);
+        if (code !== undefined) {
+          writeErrors.push({ index, code, errmsg: 'refused' });
+          break;
         }
+        const before = items.get(_id);
+        const { version = before?.version } = 'q' in one ? one.q : {};
+        if ('q' in one && (before === undefined || before.version !== version)) continue;
+        items.set(_id, { _id, version: before === undefined ? 0 : before.version + 1 });
+        n += 1;
+      }
     }
     const reply = { ok: 1, n, writeErrors };
     const writeConcernError = { code: 64, errmsg: 'waiting for replication timed out' };
@@ -135,6 +142,18 @@ test('one that loses its lock is sent again, and the others are made once', asyn
   expect([...items.values()].map(({ version }) => version)).toEqual([1, 1]);
 });
 
+test('one that is counted twice does not stand for another that is gone', async () => {
+  const { collection } = serverOf(['a', 'b'], { b: { code: LOCK_CONFLICT, times: 1 } });
+  const update = joinUpdates(collection, { version: 1 });
+  const build = (): OneUpdate<Item> => ({ q: {}, u: {}, shows: ({ version }) => version > 0 });
+  const made = await Promise.all(
+    [{ id: 'a', alike: 'yes' }, { id: 'b', alike: 'yes' }, { id: 'gone' }].map((one) =>
+      update({ ...one, build }),
+    ),
+  );
+  expect(made.map((one) => one !== undefined)).toEqual([true, true, false]);
+});
+
 test('without a majority nothing is made, although all may stand', async () => {
   const { collection, stall } = serverOf(['a', 'b']);
   stall();
@@ -177,6 +196,6 @@ test('of joined inserts, a duplicate is told apart from one that is refused', as
 test('the errors of a statement name their documents', async () => {
   const { collection } = serverOf(['a', 'b'], { a: { code: INVALID, times: 9 } });
   const statement = { ids: ['b', 'a'], ...raise(0) };
-  const { n, failed } = await updateApart(collection, [statement]);
-  expect([n, [...(failed.get(statement)?.keys() ?? [])]]).toEqual([1, ['a']]);
+  const { n, failed } = await updateEach(collection, [statement]);
+  expect([n, failed.map(({ of, id }) => [of, id])]).toEqual([1, [[statement, 'a']]]);
 });

@@ -9,7 +9,6 @@ import {
   requireDurable,
   sendPastLockConflicts,
   updateEach,
-  type UpdateOfSome,
   writeTogether,
 } from './mongo.ts';
 import { bounded } from './mongo-read.ts';
@@ -38,31 +37,6 @@ export function joinInserts<T extends { readonly _id: string }>(
       return { error };
     });
   });
-}
-
-/**
- * Sends them in one command; the ids of an update are all different. The documents of one that fails
- * are sent again, each alone. `n` is how many matched; `failed` has each update's ids that failed,
- * with the error. Rejects with `NotDurableError`.
- */
-export async function updateApart<T extends Document, Update extends UpdateOfSome>(
-  collection: Collection<T>,
-  updates: readonly Update[],
-): Promise<{
-  readonly n: number;
-  readonly failed: ReadonlyMap<Update, ReadonlyMap<string, unknown>>;
-}> {
-  const together = await updateEach(collection, updates);
-  const single = [...together.failed.keys()].flatMap((of) =>
-    of.ids.length === 1 ? [] : of.ids.map((id) => ({ of, ids: [id], q: of.q, u: of.u })),
-  );
-  const apart = await updateEach(collection, single);
-  const failed = new Map<Update, Map<string, unknown>>();
-  const note = (of: Update, id: string, error: unknown): void =>
-    void failed.set(of, (failed.get(of) ?? new Map<string, unknown>()).set(id, error));
-  for (const [of, error] of together.failed) if (of.ids.length === 1) note(of, of.ids[0]!, error);
-  for (const [{ of, ids }, error] of apart.failed) note(of, ids[0]!, error);
-  return { n: together.n + apart.n, failed };
 }
 
 /** An update of one document; repeating it must change nothing. */
@@ -110,17 +84,15 @@ export function joinUpdates<T extends { readonly _id: string }, Update extends O
         }
       },
     );
-    const { n, failed } = await updateApart(collection, statements);
-    const ids = statements.flatMap((one) => one.ids.filter((id) => !failed.get(one)?.has(id)));
-    const after = n === ids.length ? undefined : await read(ids);
+    const { isWhole, failed } = await updateEach(collection, statements);
+    const after = isWhole ? undefined : await read(statements.flatMap(({ ids }) => ids));
     for (const statement of statements) {
       const { items, update } = statement;
       for (const item of items) {
-        const error = failed.get(statement)?.get(item.id);
+        const failure = failed.find(({ of, id }) => of === statement && id === item.id);
         const document = after?.get(item.id);
         const isMade = after === undefined || (document !== undefined && update.shows(document));
-        const answer = isMade ? update : undefined;
-        outcomes.set(item, error === undefined ? { answer } : { error });
+        outcomes.set(item, failure ?? { answer: isMade ? update : undefined });
       }
     }
     return wanted.map((item) => outcomes.get(item)!);

@@ -178,34 +178,55 @@ export interface UpdateOfSome {
   readonly u: Document;
 }
 
-/**
- * Returns how many matched. Rejects with `NotDurableError`, or with the error of the first update
- * that failed.
- */
+interface UpdatesDone<Update> {
+  /** How many documents matched. */
+  readonly n: number;
+  /** Every document matched, for certain. */
+  readonly isWhole: boolean;
+  readonly failed: readonly {
+    readonly of: Update;
+    readonly id: string;
+    readonly error: MongoServerError;
+  }[];
+}
+
+/** Like `updateEach`, but rejects if one failed, with its error. */
 export async function updateInOrder<T extends Document>(
   collection: Collection<T>,
   updates: readonly UpdateOfSome[],
-): Promise<number> {
-  const { n, failed } = await updateEach(collection, updates);
-  for (const error of failed.values()) throw error;
-  return n;
+): Promise<UpdatesDone<UpdateOfSome>> {
+  const done = await updateEach(collection, updates);
+  for (const { error } of done.failed) throw error;
+  return done;
 }
 
 /**
- * One command for all; `n` is of those that did not fail. Rejects with `NotDurableError`.
+ * One command for all; the ids of an update are all different. Of an update that fails, each
+ * document is sent again alone, so that one that fails fails alone. Rejects with `NotDurableError`.
  *
  * All writes of several documents go in the order of ids, which prevents most deadlocks.
  */
-export function updateEach<T extends Document, Update extends UpdateOfSome>(
+export async function updateEach<T extends Document, Update extends UpdateOfSome>(
   collection: Collection<T>,
   updates: readonly Update[],
-): ReturnType<typeof sendPastLockConflicts<Update>> {
-  const firstOf = ({ ids }: Update): string => ids.reduce((one, id) => (id < one ? id : one));
-  const inOrder = updates.toSorted((one, other) => (firstOf(one) < firstOf(other) ? -1 : 1));
-  return sendPastLockConflicts(inOrder, async (some) => {
-    const items = some.map(({ ids, q, u }) => updateOf(ids.toSorted(), q, u));
-    return requireDurable(await writeTogether(collection, { updates: items }));
-  });
+): Promise<UpdatesDone<Update>> {
+  const sorted = updates.map((of) => ({ of, ids: of.ids.toSorted() }));
+  const inOrder = sorted.toSorted((one, other) => (one.ids[0]! < other.ids[0]! ? -1 : 1));
+  const { n, sends, failed } = await sendPastLockConflicts(
+    inOrder,
+    async (some) => {
+      const items = some.map(({ of: { q, u }, ids }) => updateOf(ids, q, u));
+      return requireDurable(await writeTogether(collection, { updates: items }));
+    },
+    ({ of, ids }) => ids.map((id) => ({ of, ids: [id] })),
+  );
+  const asked = updates.reduce((sum, { ids }) => sum + ids.length, 0);
+  return {
+    n,
+    // What is sent again may be counted again.
+    isWhole: sends === 1 && failed.size === 0 && n === asked,
+    failed: [...failed].map(([{ of, ids }, error]) => ({ of, id: ids[0]!, error })),
+  };
 }
 
 function updateOf(ids: readonly string[], q: Document, u: Document): UpdateItem {
@@ -254,26 +275,37 @@ export async function pastLockConflicts<T>(write: () => Promise<T>): Promise<T> 
   }
 }
 
-/** Sends items again that lost a deadlock. `n` is of all that did not fail. */
+/**
+ * Sends items again that lost a deadlock; `apart` gives the parts in which one that fails is sent
+ * again. `n` is of all that did not fail.
+ */
 export async function sendPastLockConflicts<Item>(
   items: readonly Item[],
   send: (items: readonly Item[]) => Promise<WriteReply>,
-): Promise<{ readonly n: number; readonly failed: ReadonlyMap<Item, MongoServerError> }> {
+  apart: (item: Item) => readonly Item[] = (item) => [item],
+): Promise<{
+  readonly n: number;
+  readonly sends: number;
+  readonly failed: ReadonlyMap<Item, MongoServerError>;
+}> {
   const failed = new Map<Item, MongoServerError>();
-  let [n, left] = [0, items];
-  for (let tries = 1; left.length > 0; tries += 1) {
+  let [n, sends, left] = [0, 0, items];
+  while (left.length > 0) {
     const sent = left;
     const reply = await pastLockConflicts(() => send(sent));
     n += reply.n;
-    left = [];
+    sends += 1;
+    const again: Item[] = [];
     for (const writeError of reply.writeErrors) {
-      const item = sent[writeError.index]!;
+      const parts = apart(sent[writeError.index]!);
       const { code, errmsg = 'a write failed' } = writeError;
-      if (isLockConflict(writeError) && tries < CONFLICT_TRIES) left = [...left, item];
-      else failed.set(item, new MongoServerError({ message: errmsg, code }));
+      if (parts.length > 1 || (isLockConflict(writeError) && sends < CONFLICT_TRIES))
+        again.push(...parts);
+      else failed.set(parts[0]!, new MongoServerError({ message: errmsg, code }));
     }
+    left = again;
   }
-  return { n, failed };
+  return { n, sends, failed };
 }
 
 const DUPLICATE_KEY = 11_000;
