@@ -199,7 +199,7 @@ function startWork(
     ...redisOf(config),
     log,
     warnings,
-    take: (hints, step) => line.put(worksOf(hints, step, clock.now())),
+    receive: (hints, step) => line.put(worksOf(hints, step, clock.now())),
   });
   installation.follow((id) => consumer.follow(id));
   outage.add(consumer);

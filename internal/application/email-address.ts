@@ -33,7 +33,7 @@ export function isHostName(value: string): boolean {
 const unseen = /[\s\p{Default_Ignorable_Code_Point}]/u;
 
 /** Removes invisible characters at both ends, in linear time. */
-export function trimAddress(value: string): string {
+export function trimEmail(value: string): string {
   let [from, to] = [0, value.length];
   while (from < to && unseen.test(value[from]!)) from += 1;
   while (from < to && unseen.test(value[to - 1]!)) to -= 1;

@@ -4,7 +4,7 @@
  */
 import { z } from 'zod';
 import { printable } from '../platform/process/terminal.ts';
-import { EMAIL_MAX, isEmailAddress, trimAddress } from './email-address.ts';
+import { EMAIL_MAX, isEmailAddress, trimEmail } from './email-address.ts';
 
 export const fieldFaults = [
   'missing',
@@ -67,7 +67,7 @@ export const bodyFields = {
   email: {
     name: 'email',
     rule: text('email')
-      .transform(trimAddress)
+      .transform(trimEmail)
       .refine(
         (value) => value.length <= EMAIL_MAX,
         only('too_long', `email must have at most ${EMAIL_MAX} characters.`),
@@ -82,7 +82,7 @@ export const bodyFields = {
       .refine(isEmailAddress, only('invalid_format', 'email must be a valid e-mail address.')),
     claim: (value) => {
       const address = shortText(value, EMAIL_MAX);
-      return address && trimAddress(address);
+      return address && trimEmail(address);
     },
     normalize: normalizeEmail,
     mask: maskEmail,
@@ -180,7 +180,7 @@ export function namedAsSent(given: Applicant): Record<string, string> {
 
 /** Keeps dots and +tags, because only the applicant's server knows whether they matter. */
 export function normalizeEmail(email: string): string {
-  return trimAddress(email).toLowerCase();
+  return trimEmail(email).toLowerCase();
 }
 
 /** Accepts hyphens and blanks; returns other text unchanged. */

@@ -26,7 +26,7 @@ export interface LeaderLoop extends Omit<LoopOptions<LoopName>, 'run'> {
 }
 
 interface LeadershipTools {
-  readonly lease: Pick<OwnedLease, 'take' | 'renew' | 'giveBack'>;
+  readonly lease: Pick<OwnedLease, 'acquire' | 'renew' | 'giveBack'>;
   /** Unique for each start of a process. */
   readonly holder: string;
   readonly clock: Clock & { readonly known?: boolean };
@@ -51,7 +51,7 @@ export class Leadership {
       everyMs: () => (this.leads ? RENEW_EVERY_MS : LOOK_EVERY_MS),
       retry: { firstMs: 250, capMs: 1_000 },
       failsAfterMs: 30_000,
-      run: () => this.#takeOrRenew(),
+      run: () => this.#acquireOrRenew(),
     });
   }
 
@@ -98,13 +98,13 @@ export class Leadership {
       .catch((error: unknown) => log.debug({ err: error }, 'lease not given back'));
   }
 
-  async #takeOrRenew(): Promise<void> {
+  async #acquireOrRenew(): Promise<void> {
     const { lease, holder, clock, log } = this.#tools;
     // A leader judges the ends of keys by the database's time.
     if (clock.known === false) return;
     const sentAtMs = clock.monotonicMs();
     try {
-      const isOurs = await (this.leads ? lease.renew(holder) : lease.take(holder));
+      const isOurs = await (this.leads ? lease.renew(holder) : lease.acquire(holder));
       this.#isSeen = true;
       if (!isOurs) return this.#end();
       this.#renewedAtMs = sentAtMs;

@@ -18,7 +18,7 @@ const SAY_EVERY_MS = 10_000;
 const SAID_WITHIN_MS = 60_000;
 
 interface OwnedLeaseTools {
-  readonly documents: Pick<KeyDocuments, 'take' | 'renew' | 'giveBack' | 'sources'>;
+  readonly documents: Pick<KeyDocuments, 'acquire' | 'renew' | 'giveBack' | 'sources'>;
   readonly store: InstallationStore;
   readonly mine: KeysOf;
   readonly clock: Clock;
@@ -48,8 +48,8 @@ export class OwnedLease {
     return [{ code: 'foreign_controller', of: this.#refused, words }];
   };
 
-  async take(holder: string): Promise<boolean> {
-    return (await this.#isOurs(holder)) && this.#tools.documents.take(holder);
+  async acquire(holder: string): Promise<boolean> {
+    return (await this.#isOurs(holder)) && this.#tools.documents.acquire(holder);
   }
 
   /** Takes no longer than one call, since a leader must notice in time that it cannot renew. */

@@ -70,7 +70,7 @@ export class SecretEvents {
         .toSorted(([one], [other]) => this.#toldMs(one) - this.#toldMs(other));
       for (const [name, problem] of due) {
         if (this.#closed) return;
-        if (this.#allowance.take()) await this.#create(name, problem);
+        if (this.#allowance.spend()) await this.#create(name, problem);
         else this.#tools.metrics.secretEvents.inc({ result: 'held_back' });
       }
       for (const [name, atMs] of this.#toldAt)

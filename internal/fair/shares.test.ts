@@ -32,8 +32,8 @@ test('released room is free once, and an entry that changes its owner counts for
   const { gaveWay, shares } = newShares(3);
   shares.hold('one', a1);
   shares.hold('two', a1);
-  shares.release('one');
-  shares.release('one');
+  shares.remove('one');
+  shares.remove('one');
   shares.hold('two', b1);
   shares.hold('three', b1);
   shares.hold('four', a1);

@@ -22,7 +22,7 @@ export class FairShares<Holder> {
   readonly #all = empty<string, Share<string, Share<Holder, number>>>();
   readonly #owners = new Map<Holder, Owner>();
 
-  /** `giveWay` is called after the holder was released. */
+  /** `giveWay` is called after the holder was removed. */
   constructor(
     max: number,
     giveWay: (holder: Holder) => void,
@@ -52,12 +52,12 @@ export class FairShares<Holder> {
     this.#set(holder, owner, size);
     while (this.#all.size > this.#max) {
       const next = this.#next() ?? holder;
-      this.release(next);
+      this.remove(next);
       this.#giveWay(next);
     }
   }
 
-  release(holder: Holder): void {
+  remove(holder: Holder): void {
     const owner = this.#owners.get(holder);
     if (owner === undefined) return;
     this.#set(holder, owner, 0);

@@ -125,7 +125,7 @@ export class Connection {
     this.#shares = shares;
     connections.set(socket, this);
     shares.hold(this, ['', peer.client.limitKey]);
-    socket.once('close', () => shares.release(this));
+    socket.once('close', () => shares.remove(this));
   }
 
   /** Takes a socket of the partner port. */

@@ -245,7 +245,7 @@ export class Statuses {
     this.#lookSoon([wait]);
     const waited = await promise;
     clearTimeout(timer);
-    this.#waits.release(wait);
+    this.#waits.remove(wait);
     return { record: wait.record, waited };
   }
 
@@ -339,7 +339,7 @@ export class FairReads<Item, Result> {
       return await withDeadline(promise, STATUS_TIMEOUT_MS, 'reading for a partner');
     } finally {
       this.#waiting.remove(owner[0], read);
-      this.#shares.release(read);
+      this.#shares.remove(read);
     }
   }
 

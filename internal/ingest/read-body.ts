@@ -30,7 +30,7 @@ const SMALL_BYTES = 1_024;
 
 /**
  * Collects a body before it is known to be wanted, because Node would keep its pieces as objects:
- * 65 kB in pieces of one byte take 20 MB. The memory is reserved until `release()` or `drop()`.
+ * 65 kB in pieces of one byte take 20 MB. The memory is reserved until `freeMemory()` or `drop()`.
  */
 export class IncomingBody {
   readonly #request: IncomingMessage;
@@ -72,7 +72,7 @@ export class IncomingBody {
 
   drop(): void {
     this.#keep = 0;
-    this.release();
+    this.freeMemory();
     this.#ask(DRAIN_MAX_MS);
   }
 
@@ -84,7 +84,7 @@ export class IncomingBody {
   giveWay(): void {
     this.#gaveWay = true;
     this.#keep = 0;
-    this.release();
+    this.freeMemory();
     if (this.#asked) this.#endIn(DRAIN_MAX_MS);
   }
 
@@ -227,9 +227,9 @@ export class IncomingBody {
   }
 
   /** Called when the caller counts the bytes itself or needs none. */
-  release(): void {
+  freeMemory(): void {
     this.#bytes = NOTHING;
     this.#kept = 0;
-    this.#memory.release(this);
+    this.#memory.remove(this);
   }
 }

@@ -70,7 +70,7 @@ export class Refusals {
     recordOf: () => SubmissionRecord,
   ): void {
     const count = (): void => this.#tools.overLimit.add(request);
-    if (this.#allowance.take()) void this.#record(recordOf(), count);
+    if (this.#allowance.spend()) void this.#record(recordOf(), count);
     else count();
   }
 

@@ -34,7 +34,7 @@ interface PlayedEnding {
   readonly losesAnswer?: true;
 }
 
-/** `answered`: without a record. Throws `OverLimit` for a 429. Either releases the body. */
+/** `answered`: without a record. Throws `OverLimit` for a 429. Either frees the body's memory. */
 export async function playEnding(
   ending: TestEnding,
   submission: Submission,
@@ -56,7 +56,7 @@ async function answersAtOnce(
 ): Promise<boolean> {
   const owner = ownerName(request.partnerId, request.terms);
   if (answer === 403) {
-    request.incomingBody.release();
+    request.incomingBody.freeMemory();
     const { status, error } = errors.partnerInactive;
     reply.code(status).send({ error });
     return true;
@@ -73,7 +73,7 @@ async function answersAtOnce(
     const { current } = await limits.countTest(digest || `${owner} 500`, ATTEMPTS_MS);
     if (digest ? current > attempts : current % (attempts + 1) === 0) return false;
   }
-  request.incomingBody.release();
+  request.incomingBody.freeMemory();
   answerNotAccepted(reply);
   return true;
 
@@ -86,7 +86,7 @@ async function answersAtOnce(
   }
 
   function limited(retryMs: number): OverLimit {
-    request.incomingBody.release();
+    request.incomingBody.freeMemory();
     const over = new OverLimit(limits.ofAddress, retryMs);
     reply.header('x-ratelimit-remaining', 0);
     reply.header('x-ratelimit-reset', over.retrySeconds);

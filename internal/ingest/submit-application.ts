@@ -122,7 +122,7 @@ export async function submitApplication(
 
   const recording = tools.commits.record(record);
   // The commit counts these bytes from now on.
-  incomingBody.release();
+  incomingBody.freeMemory();
   const result = await recording;
   tools.outages.note(result);
   if ('reason' in result) tools.metrics.notAccepted.inc({ reason: result.reason });

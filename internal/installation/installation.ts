@@ -138,10 +138,10 @@ export class Installation {
     return isTold && keysOf !== mine ? [foreignFault(keysOf, mine)] : [];
   }
 
-  /** Calls `take` with the id, and again with each other one. */
-  follow(take: (id: string) => void): void {
-    this.#changed.push(take);
-    if (this.id !== undefined) take(this.id);
+  /** Calls `use` with the id, and again with each other one. */
+  follow(use: (id: string) => void): void {
+    this.#changed.push(use);
+    if (this.id !== undefined) use(this.id);
   }
 
   async #follow(): Promise<void> {
@@ -154,7 +154,7 @@ export class Installation {
     if (found === undefined) throw new Error('the installation is not yet durable');
     const before = this.#last;
     this.#last = found;
-    if (found.id !== before?.id) for (const take of this.#changed) take(found.id);
+    if (found.id !== before?.id) for (const use of this.#changed) use(found.id);
   }
 }
 

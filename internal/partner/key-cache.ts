@@ -102,7 +102,7 @@ export class KeyCache {
       if (version === undefined || (isNew && document?.syncedAt === undefined)) return;
       this.#revoked = revoked;
       this.#disabled = new Set(disabled);
-      if (document !== undefined) this.#take(document);
+      if (document !== undefined) this.#use(document);
       onCurrent(askedAt);
     } catch (error) {
       this.#failure = error;
@@ -110,7 +110,7 @@ export class KeyCache {
     }
   }
 
-  #take({ keys, version }: KeyDocument): void {
+  #use({ keys, version }: KeyDocument): void {
     const { log, onLoad } = this.#tools;
     this.#keys = new Map(
       keys.map(({ hash, partnerId, status, terms }) => [

@@ -86,7 +86,7 @@ export class KeyDocuments {
   }
 
   /** False while another process holds the lease. Rejects with `NewerVersionError`. */
-  async take(holder: string): Promise<boolean> {
+  async acquire(holder: string): Promise<boolean> {
     const options = { projection: { schema: 1 }, maxTimeMS: CALL_TIMEOUT_MS };
     const found = await call(this.#documents.findOne({ _id: KEYS }, options));
     if (found !== null) refuseNewer('the partner keys', found, KEYS_SCHEMA);
@@ -96,10 +96,11 @@ export class KeyDocuments {
       await unlessDuplicate(call(this.#documents.insertOne(made)));
     }
     const version = { $add: ['$version', 1] };
-    const taking = this.#documents.updateOne({ _id: KEYS, $or: [{ holder }, { $expr: isFree }] }, [
-      { $set: { holder: { $literal: holder }, expiresAt: inLeases(1), version } },
-    ]);
-    return (await call(taking)).matchedCount === 1;
+    const acquired = this.#documents.updateOne(
+      { _id: KEYS, $or: [{ holder }, { $expr: isFree }] },
+      [{ $set: { holder: { $literal: holder }, expiresAt: inLeases(1), version } }],
+    );
+    return (await call(acquired)).matchedCount === 1;
   }
 
   async renew(holder: string): Promise<boolean> {

@@ -24,7 +24,7 @@ interface ConsumerOptions {
   readonly redisTls?: RedisTls;
   readonly log: Logger;
   readonly warnings?: Probe[];
-  readonly take: (hints: readonly Hint[], step: Step) => void;
+  readonly receive: (hints: readonly Hint[], step: Step) => void;
 }
 
 export class Consumer {
@@ -34,7 +34,7 @@ export class Consumer {
   #paused = false;
   #rest: NodeJS.Timeout | undefined;
 
-  /** A killed process loses hints that `take` got; reconcile finds their records. */
+  /** A killed process loses hints that `receive` got; reconcile finds their records. */
   constructor(options: ConsumerOptions) {
     this.#options = options;
     const use = { commandTimeoutMs: COMMAND_TIMEOUT_MS };
@@ -50,13 +50,13 @@ export class Consumer {
   }
 
   #open(prefix: string): Worker {
-    const { log, take } = this.#options;
+    const { log, receive } = this.#options;
     const worker = new Worker(
       QUEUE,
       async ({ id, name, data }) => {
         const hints = hintsOf(data);
         if (hints === undefined) log.error({ job_id: id }, 'a job without records was dropped');
-        else take(hints, name === 'mail' ? 'mail' : 'account');
+        else receive(hints, name === 'mail' ? 'mail' : 'account');
       },
       {
         connection: this.#redis,

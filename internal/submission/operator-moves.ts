@@ -98,7 +98,7 @@ export class OperatorMoves {
   async claim(seen: Seen): Promise<Seen | undefined> {
     const until = later(this.#tools.clock.now(), CLAIM_MS);
     const version = seen.version + 1;
-    const claimed = await this.#touch('take', seen, {
+    const claimed = await this.#touch('take_from_worker', seen, {
       $set: { dueAt: until, claimedUntil: until, version },
       $unset: { firstSeenAt: true },
     });

@@ -259,7 +259,7 @@ export const touches = {
   look_again: { from: openStates, when: [] },
   make_due: { from: ['recorded'], when: ['never claimed'] },
   /** An operator takes the record from a worker. */
-  take: { from: openStates, when: [] },
+  take_from_worker: { from: openStates, when: [] },
   hurry: { from: openStates, when: ['claim free'] },
   correct_email: { from: states, when: ['not erased'] },
   erase_body: { from: states.filter((state) => cards[state].kept === 'days'), when: [] },

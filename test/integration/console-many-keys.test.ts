@@ -21,7 +21,7 @@ const keys = Array.from({ length: KEYS_MAX - OF_THE_WORLD }, (_, index): StoredK
   } as unknown as StoredKey;
 });
 const documents = new KeyDocuments({ db: world.stores.db, clock });
-await documents.take('test');
+await documents.acquire('test');
 const version = (await documents.version())!;
 await documents.replace(version, keys, { synced: true, ended: [], arrived: [] });
 const desk = await world.start('console');

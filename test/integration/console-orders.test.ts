@@ -165,7 +165,7 @@ test('each order is done, and its repeat is refused', async () => {
   await twice(`/orders/bounce/${id}`, { status: '5.1.1' });
   expect(await stateOf()).toBe('undeliverable');
   const address = `right-${application.email}`;
-  const corrected = await twice(`/orders/correct-email/${id}`, { address });
+  const corrected = await twice(`/orders/correct-email/${id}`, { email: address });
   expect(corrected).not.toContain(address);
   await world.recordIn('completed', id);
   expect(world.mail.mailsTo(address)).toHaveLength(1);
@@ -198,7 +198,7 @@ test('the reason, what an order takes, and for what cannot be undone its name ar
     ['close', { why: 'x'.repeat(501), typed: id }, 'more than 500'],
     ['close', {}, `It must be ${id}`],
     ['close', { typed: 'acme' }, `It must be ${id}`],
-    ['correct-email', { address: 'nobody' }, 'not a valid e-mail address'],
+    ['correct-email', { email: 'nobody' }, 'not a valid e-mail address'],
     ['correct-email', {}, 'not a valid e-mail address'],
   ];
   for (const [name, fields, fault] of faulty) {

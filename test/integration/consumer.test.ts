@@ -44,7 +44,7 @@ function startConsumer() {
   const consumer = new Consumer({
     redisUrl,
     log,
-    take: (records, step) => {
+    receive: (records, step) => {
       for (const { requestId } of records) taken.push(`${step} ${requestId}`);
     },
   });

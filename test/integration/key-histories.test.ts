@@ -166,7 +166,7 @@ class History {
   async #lose(): Promise<void> {
     await documents().deleteMany({});
     await this.#expectKept();
-    expect(await this.#store.documents.take(this.#leader)).toBe(true);
+    expect(await this.#store.documents.acquire(this.#leader)).toBe(true);
     await this.#expectKept();
     await this.#reconcile(this.#leader, { ...this.#list(), complete: false });
     await this.#expectKept();
@@ -193,7 +193,7 @@ class History {
       this.#secrets.delete(what.slot);
       await documents().updateMany({}, { $set: { expiresAt: later(new Date(), what.leaseByMs) } });
       this.#leader = former === 'one' ? 'two' : 'one';
-      expect(await this.#store.documents.take(this.#leader)).toBe(true);
+      expect(await this.#store.documents.acquire(this.#leader)).toBe(true);
       await this.#round();
       after = await documents().find().toArray();
     });
@@ -212,7 +212,7 @@ class History {
     } catch (error) {
       if (!(error instanceof SupersededError)) throw error;
       await documents().updateMany({}, { $set: { expiresAt: new Date(0) } });
-      expect(await this.#store.documents.take(this.#leader)).toBe(true);
+      expect(await this.#store.documents.acquire(this.#leader)).toBe(true);
       await this.#reconcile(this.#leader, this.#list());
     }
   }

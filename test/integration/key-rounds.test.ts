@@ -39,7 +39,7 @@ const expireAt = (expiresAt: Date) => documents().updateMany({}, { $set: { expir
 /** A new leader, after the end of the last lease. */
 async function leading(holder: string): Promise<ReconcileTools> {
   await expireAt(new Date(0));
-  expect(await store.documents.take(holder)).toBe(true);
+  expect(await store.documents.acquire(holder)).toBe(true);
   return toolsOf(holder);
 }
 
@@ -474,14 +474,14 @@ test('the last use of a key is listed until the key ends', async () => {
 
 test('the lease has one holder at a time, also after a lost document or a leap of the clock', async () => {
   const { documents: lease } = store;
-  expect(await lease.take('second')).toBe(false);
+  expect(await lease.acquire('second')).toBe(false);
   expect(await lease.renew('first')).toBe(true);
   await lease.giveBack('first');
-  expect(await lease.take('second')).toBe(true);
+  expect(await lease.acquire('second')).toBe(true);
   expect(await lease.renew('first')).toBe(false);
   await expect(round(many(1))).rejects.toThrow(SupersededError);
   await expireAt(later(new Date(), DAY_MS));
-  expect(await lease.take('third')).toBe(true);
+  expect(await lease.acquire('third')).toBe(true);
   await documents().deleteMany({});
   expect(await lease.renew('third')).toBe(false);
 });

@@ -201,7 +201,7 @@ export const maybeRequestId: Positional = { ...requestId, syntax: '[REQUEST_ID]'
 export const address: Positional = {
   syntax: '<ADDRESS>',
   about: 'the right e-mail address',
-  schema: givenFields.address,
+  schema: givenFields.email,
 };
 export const partner: Positional = {
   syntax: '<PARTNER>',

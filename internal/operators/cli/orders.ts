@@ -221,8 +221,8 @@ const queryOptions = [
   'rate',
 ] as const satisfies OptionName[];
 
-const ofRequest = ({ positionals: [id, right], values: { why } }: Call): Given =>
-  defined({ id, address: right, why });
+const ofRequest = ({ positionals: [id, email], values: { why } }: Call): Given =>
+  defined({ id, email, why });
 const many = { positionals: [maybeRequestId], options: [], given: ofRequest } as const;
 const one = { positionals: [requestId], options: [], given: ofRequest } as const;
 

@@ -4,7 +4,7 @@ import { sourceWords } from '../../installation/installation.ts';
 import { duration, printable, table } from '../../platform/process/terminal.ts';
 import { auditView, type AuditView } from '../../self-audit/walk.ts';
 import { states, type State } from '../../submission/states.ts';
-import { isAddress, lookUp, lookUpAddress } from '../view/look-up.ts';
+import { isEmail, lookUp, lookUpEmail } from '../view/look-up.ts';
 import {
   causesOf,
   holdsView,
@@ -86,12 +86,11 @@ export const show: Command = {
   run: async ({ stores, values, clock, positionals: [name = ''] }) => {
     const { reveal = false } = values;
     const now = clock.now();
-    const byAddress = isAddress(name);
-    const found = byAddress ? await lookUpAddress(name, stores) : await lookUp(name, stores, now);
-    const action = ['show', ...(byAddress ? ['by address'] : []), ...(reveal ? ['--reveal'] : [])];
+    const byEmail = isEmail(name);
+    const found = byEmail ? await lookUpEmail(name, stores) : await lookUp(name, stores, now);
+    const action = ['show', ...(byEmail ? ['by address'] : []), ...(reveal ? ['--reveal'] : [])];
     const requestId = 'missing' in found ? {} : { requestId: found._id };
-    if (byAddress || reveal)
-      await stores.trail.revealed({ action: action.join(' '), ...requestId });
+    if (byEmail || reveal) await stores.trail.revealed({ action: action.join(' '), ...requestId });
     if ('missing' in found) throw new CommandError(found.missing);
     const view = await requestView(found, stores, { now, reveal });
     return { json: view.json, text: pageOf(view, now) };

@@ -38,7 +38,7 @@ const NOT_ALLOWED = 'Only the role "operator" may do this. Nothing was changed.'
 
 /** What an order needs besides its reason. */
 const FIELDS = {
-  address: { label: 'The right e-mail address', hint: 'the new link goes there', required: true },
+  email: { label: 'The right e-mail address', hint: 'the new link goes there', required: true },
   status: { label: 'Status of the bounce, if known', hint: 'such as 5.1.1', required: false },
 } as const;
 
@@ -70,7 +70,7 @@ function actionOf(
 const actions: ReadonlyMap<string, Action> = new Map([
   actionOf('retry', retry, ofRequest),
   actionOf('resend', resend, ofRequest),
-  actionOf('account correct-email', correctEmail, ofRequest, 'address'),
+  actionOf('account correct-email', correctEmail, ofRequest, 'email'),
   actionOf('bounce', bounce, ofRequest, 'status'),
   actionOf('close', close, ofRequest),
   actionOf('reopen', reopen, ofRequest),
@@ -233,7 +233,7 @@ function givenIn(form: Readonly<Record<string, string>>, { field }: Action) {
     if (success) given[name] = data;
     else faults[name] = error.issues[0]!.message;
   }
-  return { given: given as Pick<Given, 'why' | 'address' | 'status'>, faults };
+  return { given: given as Pick<Given, 'why' | 'email' | 'status'>, faults };
 }
 
 /** The name to type before an order that cannot be undone. */

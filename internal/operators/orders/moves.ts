@@ -268,7 +268,7 @@ function planBounce(
 }
 
 export async function correctEmail(given: Given, context: OrderContext): Promise<OpenOrder> {
-  const { address: email = '' } = given;
+  const { email = '' } = given;
   const found = await requestTarget(given, context);
   const { account } = found;
   let plan = planned('correctEmail', found, context);

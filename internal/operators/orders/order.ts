@@ -48,11 +48,10 @@ export interface OrderContext {
 export interface Given {
   /** A request's or account's id, or a reference; absent in an order of many. */
   readonly id?: string;
-  /** The right address of an applicant. */
-  readonly address?: string;
-  /** A bounced e-mail's Message-ID; `email` is its address, `status` the bounce's code. */
-  readonly messageId?: string;
+  /** An applicant's address: the right one, or that of a bounced e-mail. */
   readonly email?: string;
+  /** A bounced e-mail's Message-ID; `status` is the bounce's code. */
+  readonly messageId?: string;
   readonly status?: string;
   readonly partner?: string;
   readonly key?: string;
@@ -63,7 +62,7 @@ export interface Given {
 
 /** Checks what operators type in a command or a form. */
 export const givenFields = {
-  address: z.string().trim().refine(isEmailAddress, 'It is not a valid e-mail address.'),
+  email: z.string().trim().refine(isEmailAddress, 'It is not a valid e-mail address.'),
   status: z.string().regex(/^[245]\.\d{1,3}\.\d{1,3}$/, 'It must be like 5.1.1.'),
   why: text(WHY_MAX),
 } as const;

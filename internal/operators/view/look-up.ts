@@ -61,12 +61,12 @@ export async function idsFrom(
   return [...new Set(found.flat())].toSorted().slice(0, limit);
 }
 
-export function isAddress(name: string): boolean {
+export function isEmail(name: string): boolean {
   return isEmailAddress(name.trim());
 }
 
 /** The request whose account has the address, else the newest one that named it. */
-export async function lookUpAddress(
+export async function lookUpEmail(
   address: string,
   { submissions, accounts }: Stores,
 ): Promise<FoundSubmission | Missing> {

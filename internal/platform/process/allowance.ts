@@ -17,7 +17,7 @@ export class Allowance {
   }
 
   /** False if no token is left. */
-  take(): boolean {
+  spend(): boolean {
     const nowMs = this.#clock.monotonicMs();
     this.#left = Math.min(this.#most, this.#left + (nowMs - this.#atMs) * this.#perMs);
     this.#atMs = nowMs;

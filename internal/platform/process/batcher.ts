@@ -51,10 +51,10 @@ export function joinCalls<Call, Answer>(
   };
 }
 
-/** `take` returns the next batch, which may be empty. `send` must end and never reject. */
+/** `next` returns the next batch, which may be empty. `send` must end and never reject. */
 export function newBatcher<Item>(
   maxInFlight: number,
-  take: () => readonly Item[],
+  next: () => readonly Item[],
   send: (batch: readonly Item[]) => Promise<void>,
 ): Batcher<Item> {
   const inFlight = new Set<readonly Item[]>();
@@ -62,7 +62,7 @@ export function newBatcher<Item>(
   const dispatch = (): void => {
     planned = false;
     while (inFlight.size < maxInFlight) {
-      const batch = take();
+      const batch = next();
       if (batch.length === 0) return;
       inFlight.add(batch);
       void send(batch).then(() => {

@@ -137,9 +137,9 @@ export async function startTracing(
   const { NodeSDK } = await import('@opentelemetry/sdk-node');
   // Without these the SDK would also export metrics and logs.
   const sdk = new NodeSDK({ serviceName, metricReaders: [], logRecordProcessors: [] });
-  const { take, warnings } = complaints(log);
+  const { note, warnings } = complaints(log);
   diag.setLogger(
-    { error: take, warn: take, info: () => {}, debug: () => {}, verbose: () => {} },
+    { error: note, warn: note, info: () => {}, debug: () => {}, verbose: () => {} },
     // With OTEL_LOG_LEVEL the SDK installs a plain-text logger; our lines are JSON.
     { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true },
   );
@@ -166,7 +166,7 @@ function complaints(log: Logger) {
   return {
     /** The SDK does not report success, so a warning ends after a minute without a failure. */
     warnings: () => (performance.now() - last.at < COMPLAINT_MS ? [last.fault] : []),
-    take: (words: string): void => {
+    note: (words: string): void => {
       const at = performance.now();
       // A failed export is reported as the JSON of its error, which may quote the collector's
       // answer.

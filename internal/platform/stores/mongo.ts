@@ -107,12 +107,12 @@ export function mongoFault(client: MongoClient | undefined, error: unknown): Fau
 }
 
 function withoutOurOptions(uri: string): string {
-  const [address = '', options = ''] = uri.split('?');
+  const [base = '', options = ''] = uri.split('?');
   const kept = options.split('&').filter((option) => {
     const [[name = ''] = []] = new URLSearchParams(option);
     return !OUR_OPTIONS.test(name);
   });
-  return kept.length === 0 ? address : `${address}?${kept.join('&')}`;
+  return kept.length === 0 ? base : `${base}?${kept.join('&')}`;
 }
 
 /** Aborts what the deadline left behind. One instance, because each new error costs a stack. */

@@ -7,7 +7,7 @@ interface HostAndPort {
   readonly port: number;
 }
 
-export interface RedisAddress {
+export interface RedisServers {
   readonly kind: 'single' | 'sentinel' | 'cluster';
   readonly tls: boolean;
   /** Never empty. */
@@ -44,11 +44,11 @@ export function hasBareLogin(url: string): boolean {
 }
 
 /** Throws with the fault. */
-export function parseRedisUrl(url: string): RedisAddress {
+export function parseRedisUrl(url: string): RedisServers {
   if (hasBareLogin(url)) throw new Error(BARE_LOGIN);
   const [, scheme = 'single', login = '', hostList, path = '', query = ''] = SHAPE.exec(url) ?? [];
   if (hostList === undefined) throw new Error(`must look like ${FORMS}`);
-  const kind = scheme as RedisAddress['kind'];
+  const kind = scheme as RedisServers['kind'];
   const hosts = hostList.split(',').map((host) => hostAndPort(host, kind));
   if (kind === 'single' && hosts.length > 1) {
     throw new Error(
@@ -75,7 +75,7 @@ export function parseRedisUrl(url: string): RedisAddress {
   return { kind, tls: url.startsWith('rediss'), hosts, options: { db, ...given } };
 }
 
-function hostAndPort(text: string, kind: RedisAddress['kind']): HostAndPort {
+function hostAndPort(text: string, kind: RedisServers['kind']): HostAndPort {
   const [, host, port = kind === 'sentinel' ? 26_379 : 6_379] = HOST.exec(text) ?? [];
   if (host === undefined || Number(port) < 1 || Number(port) > MAX_PORT)
     throw new Error('has a host that is not host:port, or is empty');

@@ -11,7 +11,7 @@ import {
   lacksScript,
 } from '../process/server-words.ts';
 import { onReplies } from './inside-ioredis.ts';
-import { parseRedisUrl, type RedisAddress } from './redis-url.ts';
+import { parseRedisUrl, type RedisServers } from './redis-url.ts';
 
 /** Waits 50 ms, 100 ms, … 500 ms, with jitter. */
 const RETRY_STEP_MS = 50;
@@ -52,14 +52,14 @@ export function createRedis(
   tools: { readonly log: Logger; readonly warnings?: Probe[]; readonly redisTls?: RedisTls },
 ): RedisClient {
   const { log, warnings, redisTls } = tools;
-  const address = parseRedisUrl(url);
-  const redis = connect(address, use, redisTls);
+  const servers = parseRedisUrl(url);
+  const redis = connect(servers, use, redisTls);
   const place = {
     name: 'Redis',
-    at: address.hosts.map(({ host, port }) => `${host}:${port}`).join(', '),
+    at: servers.hosts.map(({ host, port }) => `${host}:${port}`).join(', '),
     setting: 'REDIS_URL',
     certificate: 'REDIS_TLS_CERT_FILE',
-    tls: address.tls,
+    tls: servers.tls,
   };
   const contact = new Contact(place, log);
   warnings?.push(contact.warnings);
@@ -107,7 +107,7 @@ function watchReplies(redis: Redis, contact: Contact, isOfCluster: boolean): voi
 }
 
 function connect(
-  { kind, tls: hasTls, hosts, options: given }: RedisAddress,
+  { kind, tls: hasTls, hosts, options: given }: RedisServers,
   use: RedisUse,
   tls: RedisTls = {},
 ): RedisClient {
