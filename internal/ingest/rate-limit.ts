@@ -5,7 +5,7 @@
  * because a demoted primary still answers reads.
  */
 import { Cluster } from 'ioredis';
-import { redisName, type KnownInstallation } from '../installation/names.ts';
+import { redisName, type KnownInstallation } from '../installation/installation.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { newBatcher, type Batcher } from '../platform/process/batcher.ts';
 import type { Fault } from '../platform/process/fault.ts';

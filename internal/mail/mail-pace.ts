@@ -2,7 +2,7 @@
  * The pace of MAIL_PER_SECOND, kept by all processors together: each e-mail reserves the next free
  * moment in Redis. While Redis is away, each process keeps its share.
  */
-import { redisName, type KnownInstallation } from '../installation/names.ts';
+import { redisName, type KnownInstallation } from '../installation/installation.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import type { RedisClient } from '../platform/stores/redis.ts';

@@ -1,6 +1,6 @@
 /** Receives jobs and hands on their hints. */
 import { Worker } from 'bullmq';
-import { queuePrefix } from '../installation/names.ts';
+import { queuePrefix } from '../installation/installation.ts';
 import type { Probe } from '../platform/process/probe.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import type { Logger } from '../platform/process/log.ts';

@@ -2,7 +2,7 @@
  * Tells every ingest which submissions have ended, by Redis' publish and subscribe. Messages hold
  * ids only and may be lost: the record says what became of a submission.
  */
-import { redisName, type KnownInstallation } from '../installation/names.ts';
+import { redisName, type KnownInstallation } from '../installation/installation.ts';
 import type { RedisClient } from '../platform/stores/redis.ts';
 
 const ENDS = 'ends';

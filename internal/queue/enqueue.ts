@@ -1,6 +1,6 @@
 /** Sends jobs to Redis; processors find the records of lost jobs by `dueAt`. */
 import { Queue } from 'bullmq';
-import { queuePrefix } from '../installation/names.ts';
+import { queuePrefix } from '../installation/installation.ts';
 import type { Probe } from '../platform/process/probe.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { createRedis, type RedisClient, type RedisTls } from '../platform/stores/redis.ts';

@@ -2,7 +2,7 @@
 import { afterAll, afterEach, beforeEach, expect, test } from '@jest/globals';
 import { Queue } from 'bullmq';
 import { Registry } from 'prom-client';
-import { queuePrefix } from '../../internal/installation/names.ts';
+import { queuePrefix } from '../../internal/installation/installation.ts';
 import { MailPace, PACE_TIMEOUT_MS } from '../../internal/mail/mail-pace.ts';
 import { refusalOf } from '../../internal/mail/relay-answers.ts';
 import { RelayTrust } from '../../internal/mail/relay-trust.ts';

@@ -5,7 +5,7 @@ import { Queue } from 'bullmq';
 import { run } from '../../tools/program.ts';
 import { ROOT } from '../../tools/root.ts';
 import { InstallationStore } from '../../internal/installation/installation.ts';
-import { queuePrefix } from '../../internal/installation/names.ts';
+import { queuePrefix } from '../../internal/installation/installation.ts';
 import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { listen } from '../support/listen.ts';
 import { alertSections, read } from '../support/pages.ts';

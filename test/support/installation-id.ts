@@ -4,7 +4,7 @@ import {
   INSTALLATION,
   type InstallationDocument,
 } from '../../internal/installation/installation.ts';
-import { queuePrefix } from '../../internal/installation/names.ts';
+import { queuePrefix } from '../../internal/installation/installation.ts';
 import { eventually } from './wait.ts';
 
 export const installationOf = (db: Db): Promise<InstallationDocument> =>
