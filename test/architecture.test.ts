@@ -72,7 +72,6 @@ const DOORS = [
   'platform/process/loop.ts',
   'platform/process/server-words.ts',
   'platform/process/small-heap.ts',
-  'platform/process/terminal.ts',
   'platform/run-process.ts',
   'platform/stores/database-clock.ts',
   'platform/stores/ids.ts',

@@ -22,7 +22,8 @@ import {
 import { loadConfig, retentionOf, type ConfigOf } from '../../internal/settings/settings.ts';
 import { DatabaseClock } from '../../internal/platform/stores/database-clock.ts';
 import { withDeadline } from '../../internal/platform/process/deadline.ts';
-import { printable, printableJson } from '../../internal/platform/process/terminal.ts';
+import { printable } from '../../internal/application/fields.ts';
+import { printableJson } from '../../internal/operators/view/terminal.ts';
 import { connectMongo, createMongo, mongoFault } from '../../internal/platform/stores/mongo.ts';
 
 const CONNECT_WITHIN_MS = 10_000;

@@ -14,7 +14,7 @@ import { installMailDev, startMailDev } from './maildev.ts';
 import { startService, type ServiceProcess } from './processes.ts';
 import { installStores, startMongo, startRedis } from './stores.ts';
 import { canListen, freePort, messageOf } from './stores/wait.ts';
-import { table } from '../../internal/platform/process/terminal.ts';
+import { table } from '../../internal/operators/view/terminal.ts';
 
 /** Where a running system leaves its logs, demo keys and addresses. */
 const RUN_FOLDER = fileURLToPath(new URL('../../.run/', import.meta.url));

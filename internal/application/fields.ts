@@ -3,7 +3,6 @@
  * and accounts hold, how people see it masked, and what the OpenAPI document says.
  */
 import { z } from 'zod';
-import { printable } from '../platform/process/terminal.ts';
 import { EMAIL_MAX, isEmailAddress, trimEmail } from './email-address.ts';
 
 export const fieldFaults = [
@@ -212,6 +211,11 @@ export function maskName(name: string): string {
 function firstLetter(given: string): string {
   const point = given.codePointAt(0);
   return point === undefined ? HIDDEN : printable(String.fromCodePoint(point)) + HIDDEN;
+}
+
+/** Replaces controls that could steer a terminal by "�". */
+export function printable(text: string): string {
+  return text.toWellFormed().replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, '\u{fffd}');
 }
 
 /** A numeric EIN is rejected, but searchable. It may lack a leading zero; no EIN has two. */

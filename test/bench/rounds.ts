@@ -3,7 +3,7 @@
  * processor time of each part.
  */
 import { styleText } from 'node:util';
-import { table } from '../../internal/platform/process/terminal.ts';
+import { table } from '../../internal/operators/view/terminal.ts';
 
 const US_PER_SECOND = 1e6;
 

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import { firstIdAt } from '../../internal/platform/stores/ids.ts';
-import { duration } from '../../internal/platform/process/terminal.ts';
+import { duration } from '../../internal/operators/view/terminal.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { newRandom } from '../support/random.ts';
 import { audit, type AuditResult } from './audit.ts';

@@ -5,7 +5,7 @@
  */
 import { parseArgs, styleText } from 'node:util';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
-import { table } from '../../internal/platform/process/terminal.ts';
+import { table } from '../../internal/operators/view/terminal.ts';
 import { counted } from './audit.ts';
 import { faults, faultsNamed } from './list.ts';
 import { runMarathon } from './marathon.ts';

@@ -10,7 +10,7 @@ import { join, relative } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
 import { ROOT } from '../../tools/root.ts';
 import { startMongo, startRedis } from '../../deploy/local/stores.ts';
-import { duration } from '../../internal/platform/process/terminal.ts';
+import { duration } from '../../internal/operators/view/terminal.ts';
 import { mutants, mutated, type Mutant } from './list.ts';
 
 /** The number of cores of the machines that run it. */

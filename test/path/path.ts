@@ -3,7 +3,7 @@
  * keeps the sums with which the test of the path compares.
  */
 import { parseArgs } from 'node:util';
-import { table } from '../../internal/platform/process/terminal.ts';
+import { table } from '../../internal/operators/view/terminal.ts';
 import { withBench } from '../bench/own-world.ts';
 import { startMailCatcher } from '../support/mail-catcher.ts';
 import { INSPECTED } from './inspector.ts';

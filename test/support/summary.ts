@@ -4,7 +4,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { relative } from 'node:path';
 import { styleText } from 'node:util';
 import { ROOT } from '../../tools/root.ts';
-import { table } from '../../internal/platform/process/terminal.ts';
+import { table } from '../../internal/operators/view/terminal.ts';
 import { foundObstacles, leftOutFiles, needs } from './needs.ts';
 
 interface JestResults {

@@ -18,7 +18,8 @@ import { isContactFailure } from '../../platform/process/server-words.ts';
 import { DeadlineError } from '../../platform/process/deadline.ts';
 import { NotDurableError } from '../../platform/stores/mongo.ts';
 import { tookTooLong } from '../../platform/stores/mongo-read.ts';
-import { printable, printableJson } from '../../platform/process/terminal.ts';
+import { printable } from '../../application/fields.ts';
+import { printableJson } from '../view/terminal.ts';
 import {
   CommandError,
   EXIT,

@@ -1,7 +1,8 @@
 /** The commands that change nothing: `show`, `find`, `export`, `audit`, and the lists. */
 import { styleText } from 'node:util';
 import { sourceWords } from '../../installation/installation.ts';
-import { duration, printable, table } from '../../platform/process/terminal.ts';
+import { printable } from '../../application/fields.ts';
+import { duration, table } from '../view/terminal.ts';
 import { auditView, type AuditView } from '../../self-audit/walk.ts';
 import { states, type State } from '../../submission/states.ts';
 import { isEmail, lookUp, lookUpEmail } from '../view/look-up.ts';

@@ -4,7 +4,7 @@ import { z } from 'zod';
 import type { Clock } from '../../platform/process/clock.ts';
 import { defined } from '../../platform/process/defined.ts';
 import { timeOfId } from '../../platform/stores/ids.ts';
-import { printable } from '../../platform/process/terminal.ts';
+import { printable } from '../../application/fields.ts';
 import { states } from '../../submission/states.ts';
 import type { Search } from '../../submission/support-queries.ts';
 import type { Reads } from '../view/reads.ts';

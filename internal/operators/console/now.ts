@@ -2,7 +2,7 @@
 import type { SecretProblem } from '../../partner/kept-findings.ts';
 import { later } from '../../platform/process/clock.ts';
 import { defined } from '../../platform/process/defined.ts';
-import { duration } from '../../platform/process/terminal.ts';
+import { duration } from '../view/terminal.ts';
 import { kinds } from '../../self-audit/rules.ts';
 import { utcSeconds } from '../view/words.ts';
 import { turnedAwayRows } from '../view/period.ts';

@@ -5,7 +5,7 @@ import { normalizedApplicant, normalizeEmail } from '../../application/fields.ts
 import { handOversOf } from '../../account/mail-ledger.ts';
 import { timeOfId } from '../../platform/stores/ids.ts';
 import { tookTooLong } from '../../platform/stores/mongo-read.ts';
-import { duration } from '../../platform/process/terminal.ts';
+import { duration } from './terminal.ts';
 import type { State } from '../../submission/states.ts';
 import { RECORD_SCHEMA, type SubmissionRecord } from '../../submission/submission.ts';
 import type { TurnedAwayCount } from '../../submission/support-queries.ts';

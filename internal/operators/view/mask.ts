@@ -1,6 +1,5 @@
 /** Masks personal data on a screen. */
-import { printable } from '../../platform/process/terminal.ts';
-import { bodyFields, eachField, type Applicant } from '../../application/fields.ts';
+import { type Applicant, bodyFields, eachField, printable } from '../../application/fields.ts';
 
 /** `reveal` must have been noted in the trail. */
 export function maskApplicant(applicant: Applicant, reveal: boolean): Applicant {

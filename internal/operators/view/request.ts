@@ -1,9 +1,8 @@
 /** One request: what it asked for, what became of it and why, and what may be done with it. */
 import { linkState, type Account } from '../../account/account.ts';
 import { isEmailAddress } from '../../application/email-address.ts';
-import { eachField, type Applicant } from '../../application/fields.ts';
+import { type Applicant, eachField, printable } from '../../application/fields.ts';
 import { defined } from '../../platform/process/defined.ts';
-import { printable } from '../../platform/process/terminal.ts';
 import { referenceOf } from '../../platform/stores/ids.ts';
 import { cardOf, isOpen, type State } from '../../submission/states.ts';
 import type { SubmissionRecord } from '../../submission/submission.ts';

@@ -3,7 +3,8 @@ import type { Account, MailHandOver, MailLedger } from '../../account/account.ts
 import type { TrailEntry } from '../trail/trail.ts';
 import { handOversOf } from '../../account/mail-ledger.ts';
 import { defined } from '../../platform/process/defined.ts';
-import { duration, printable } from '../../platform/process/terminal.ts';
+import { printable } from '../../application/fields.ts';
+import { duration } from './terminal.ts';
 import type { HistoryEntry, SubmissionRecord } from '../../submission/submission.ts';
 import { causeInWords, factInWords } from './words.ts';
 

@@ -1,7 +1,7 @@
 /** How stored errors and times read on a screen; times are in UTC. */
-import { duration } from '../../platform/process/terminal.ts';
 import { lastFactOf, type StoredFact, WITH_ERROR } from '../../submission/facts.ts';
 import type { State } from '../../submission/states.ts';
+import { duration } from './terminal.ts';
 import type { SubmissionRecord } from '../../submission/submission.ts';
 import { olderFact } from './older-words.ts';
 

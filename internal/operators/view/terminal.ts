@@ -27,11 +27,6 @@ export function table(rows: readonly (readonly string[])[], indent = '  '): stri
     .join('\n');
 }
 
-/** Replaces controls that could steer a terminal by "�". */
-export function printable(text: string): string {
-  return text.toWellFormed().replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, '\u{fffd}');
-}
-
 /** JSON allows C1 and bidirectional controls, which would steer a terminal. */
 export function printableJson(value: unknown, indent?: number): string {
   return JSON.stringify(value, undefined, indent).replace(

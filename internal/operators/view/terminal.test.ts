@@ -1,6 +1,7 @@
 /** Output for people: durations, aligned tables, and text that cannot steer a terminal. */
 import { expect, test } from '@jest/globals';
-import { duration, printableJson, printable, table } from './terminal.ts';
+import { printable } from '../../application/fields.ts';
+import { duration, printableJson, table } from './terminal.ts';
 
 test.each([
   [999, '999 ms'],
