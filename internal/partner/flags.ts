@@ -54,22 +54,14 @@ export class PartnerFlag {
     return (await this.find(partnerId))?.isSet ?? false;
   }
 
-  /** False if nothing changes, or the flag has changed since it was `seen`. */
-  set(partnerId: string, by: string, seen?: Flagged | null): Promise<boolean> {
-    return this.#change(partnerId, true, by, seen);
-  }
-
-  clear(partnerId: string, by: string, seen?: Flagged | null): Promise<boolean> {
-    return this.#change(partnerId, false, by, seen);
-  }
-
   async find(partnerId: string): Promise<Flagged | null> {
     const found = await this.#partners.findOne({ _id: partnerId }, bounded);
     if (found !== null) refuse(found);
     return found;
   }
 
-  async #change(
+  /** False if nothing changes, or the flag has changed since it was `seen`. */
+  async change(
     partnerId: string,
     isSet: boolean,
     by: string,

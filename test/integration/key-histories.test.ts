@@ -133,8 +133,7 @@ class History {
         break;
       case 'flag': {
         const partner = partnerOf(what.slot);
-        if (what.off) await this.#store.disabled.set(partner, 'jane');
-        else await this.#store.disabled.clear(partner, 'jane');
+        await this.#store.disabled.change(partner, what.off, 'jane');
         this.#disabled[what.off ? 'add' : 'delete'](partner);
         break;
       }

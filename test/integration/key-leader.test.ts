@@ -95,7 +95,7 @@ test(`among ${KEYS_MAX} keys a new key, a revoked key and a disabled partner tak
   const store = new KeyStore({ db: world.stores.db, clock });
   await store.revoke(hashApiKey(added));
   const revocation = await becomes(added, 401);
-  await store.disabled.set('last', 'jane');
+  await store.disabled.change('last', true, 'jane');
   const disabling = await becomes(last, 403);
   console.log(`new ${arrival}, revoked ${revocation}, disabled ${disabling}`);
 });

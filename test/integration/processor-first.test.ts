@@ -30,7 +30,7 @@ async function startProcessors(count: number): Promise<void> {
 
 afterEach(async () => {
   await Promise.all(processors.splice(0).map((one) => one.close()));
-  await holds.clear('demo', 'support');
+  await holds.change('demo', false, 'support');
   // What is left in hand does not delay the next test.
   await requests.deleteMany({});
 });
@@ -89,13 +89,13 @@ test.each([1, 2])(
 );
 
 test('a partner on hold loses its place meanwhile', async () => {
-  await holds.set('demo', 'support');
+  await holds.change('demo', true, 'support');
   const fields = newApplication();
   const first = await fromDemo(fields);
   const second = await fromOther(fields);
   await startProcessors(1);
   expect((await ended(second)).accountId).toBeDefined();
-  await holds.clear('demo', 'support');
+  await holds.change('demo', false, 'support');
   await expectWinner(second, first);
 });
 

@@ -143,7 +143,7 @@ export function startOperator(world: World, skewMs: number) {
     hold: (onHold: boolean): void => {
       world.placesMayChange = true;
       const setHold = async (): Promise<boolean> => {
-        await (onHold ? holds.set('demo', 'somebody') : holds.clear('demo', 'somebody'));
+        await holds.change('demo', onHold, 'somebody');
         return true;
       };
       start(() => {

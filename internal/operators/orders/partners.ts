@@ -37,7 +37,7 @@ async function setFlag(
   // A flag on a mistyped name would do nothing.
   const isKnown = !isSet || keys.length > 0;
   const words = partnerWords(name, { partnerId, isKnown, ...defined({ inactiveBy }) });
-  const act = () => flag[isSet ? 'set' : 'clear'](partnerId, stores.trail.by, flagged);
+  const act = () => flag.change(partnerId, isSet, stores.trail.by, flagged);
   const seen = [partnerId, flagged?.version];
   return openOrder(`partner ${name}`, { seen, plan, words, act }, context);
 }
