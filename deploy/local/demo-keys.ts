@@ -4,7 +4,7 @@
  */
 import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { partnerSecretManifest } from '../../internal/partner/key-secret.ts';
+import { partnerSecretManifest } from '../../internal/operators/cli/secret-manifest.ts';
 import { STATUS_ANNOTATION } from '../../internal/partner/key-secret.ts';
 import { defined } from '../../internal/platform/process/defined.ts';
 

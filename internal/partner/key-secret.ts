@@ -1,5 +1,4 @@
 /** Reads the wanted keys from partner Secrets, or the reasons why a Secret cannot be used. */
-import { stringify } from 'yaml';
 import { defined } from '../platform/process/defined.ts';
 import {
   apiKeyProblem,
@@ -11,7 +10,6 @@ import {
   isPublishedKey,
   isTestKey,
   KEY_MIN_LENGTH,
-  keyDigest,
 } from './api-key.ts';
 import {
   FORMAT_ANNOTATION,
@@ -299,33 +297,4 @@ function decode(value: string): string | undefined {
 /** A long name may be the key itself, if name and value were swapped. */
 function printable(name: string): string {
   return name.length < KEY_MIN_LENGTH ? `entry "${name}"` : 'an entry with a long name';
-}
-
-/* Writes the Secret manifest of a partner's keys. */
-
-interface KeyManifest {
-  readonly name: string;
-  readonly namespace: string;
-  readonly partner: string;
-  readonly keys: readonly string[];
-  readonly annotations?: Readonly<Record<string, string>>;
-}
-
-export function partnerSecretManifest(wanted: KeyManifest): {
-  readonly yaml: string;
-  readonly object: object;
-} {
-  const { name, namespace, partner, keys, annotations = {} } = wanted;
-  const object = {
-    apiVersion: 'v1',
-    kind: 'Secret',
-    metadata: {
-      name,
-      namespace,
-      labels: { [PARTNER_LABEL]: partner },
-      ...(Object.keys(annotations).length === 0 ? {} : { annotations }),
-    },
-    stringData: Object.fromEntries(keys.map((key, index) => [`key-${index + 1}`, keyDigest(key)])),
-  };
-  return { yaml: stringify(object), object };
 }

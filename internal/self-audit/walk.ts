@@ -6,17 +6,14 @@ import { DAY_MS, type Clock } from '../platform/process/clock.ts';
 import type { CheckedRecord, SupportQueries } from '../submission/support-queries.ts';
 import { firstIdAt } from '../platform/stores/ids.ts';
 import type { PutAside } from './put-aside.ts';
-import { checkRecord, findingName, kinds, printOf, type Kind, type Suspect } from './rules.ts';
+import { checkRecord, findingName, printOf, type Kind, type Suspect } from './rules.ts';
 import type { PartnerHolds } from '../partner/flags.ts';
 
-const FINDINGS_LISTED = 20;
 const READ_AGAIN = 500;
 /** The settings allow no retention below a day. */
 const SHORTEST_RETENTION_MS = DAY_MS;
 /** Work in progress settles within this time. */
 const SECOND_LOOK_MS = 1_000;
-
-export type AuditView = Awaited<ReturnType<typeof auditView>>;
 
 export interface AuditStores {
   readonly submissions: SupportQueries;
@@ -36,45 +33,6 @@ interface AuditedPage {
   readonly putAside: number;
   /** The last id of the page. */
   readonly reached: string | undefined;
-}
-
-/** Audits everything received at or after `since`. */
-export async function auditView(stores: AuditStores, clock: Clock, since: Date | undefined) {
-  const found = new Map<Kind, { count: number; readonly ids: string[] }>();
-  const requestsByState: Record<string, number> = {};
-  const counts = {
-    accepted: 0,
-    accounts: 0,
-    accountsReleased: 0,
-    accountsWhoseRequestIsPastRetention: 0,
-    putAside: 0,
-  };
-  for await (const page of auditedPages(stores, clock, { since })) {
-    counts.putAside += page.putAside;
-    for (const { state, httpStatus } of page.records) {
-      requestsByState[state] = (requestsByState[state] ?? 0) + 1;
-      if (httpStatus === 202) counts.accepted += 1;
-    }
-    const { accounts } = page;
-    counts.accounts += accounts.length;
-    counts.accountsReleased += accounts.filter(({ releasedAt }) => releasedAt !== undefined).length;
-    counts.accountsWhoseRequestIsPastRetention += page.pastRetention;
-    for (const [kind, id] of page.suspects) {
-      const one = found.get(kind) ?? { count: 0, ids: [] };
-      one.count += 1;
-      if (one.count <= FINDINGS_LISTED) one.ids.push(id);
-      found.set(kind, one);
-    }
-  }
-  const findings = [...found].map(([kind, one]) => ({ kind, ...kinds[kind], ...one }));
-  const problems = findings.filter(({ weight }) => weight === 'problem');
-  return {
-    requestsByState,
-    ...counts,
-    problems: problems.reduce((sum, one) => sum + one.count, 0),
-    /** Each has at most `FINDINGS_LISTED` ids. */
-    findings,
-  };
 }
 
 /** Pages of requests, then of accounts, each read when it is asked for. */

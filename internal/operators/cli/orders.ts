@@ -20,7 +20,6 @@ import {
   revokeKey,
 } from '../orders/partners.ts';
 import { hashApiKey, keyIdOf, newApiKey } from '../../partner/api-key.ts';
-import { partnerSecretManifest } from '../../partner/key-secret.ts';
 import { MODE_ANNOTATION } from '../../partner/key-terms.ts';
 import { defined } from '../../platform/process/defined.ts';
 import { printable } from '../../application/fields.ts';
@@ -47,6 +46,7 @@ import {
   type OptionName,
   type Report,
 } from './command.ts';
+import { partnerSecretManifest } from './secret-manifest.ts';
 
 /** Lists are cut, counts are not. */
 const CHANGES_LISTED = 200;

@@ -3,8 +3,8 @@ import { styleText } from 'node:util';
 import { sourceWords } from '../../installation/installation.ts';
 import { printable } from '../../application/fields.ts';
 import { duration, table } from '../view/terminal.ts';
-import { auditView, type AuditView } from '../../self-audit/walk.ts';
 import { states, type State } from '../../submission/states.ts';
+import { auditView, type AuditView } from '../view/audit.ts';
 import { isEmail, lookUp, lookUpEmail } from '../view/look-up.ts';
 import {
   causesOf,
