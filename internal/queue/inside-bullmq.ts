@@ -1,6 +1,6 @@
 /**
  * What is used of BullMQ beyond its documentation. If a version changes it,
- * `test/integration/processor-redis-away.test.ts` fails.
+ * `test/integration/consumer.test.ts` fails.
  */
 import { createRedisBackend } from 'bullmq';
 

@@ -83,6 +83,20 @@ test('each retry is a delayed job with its time, reason and attempt', async () =
   expect(await sender.counts()).toMatchObject({ delayed: 1 });
 });
 
+test('beside a delayed job a worker asks again after a second', async () => {
+  await sender.send([retry(1, 600_000)]);
+  const client = redis.duplicate();
+  const monitor = await client.monitor();
+  const waits: number[] = [];
+  monitor.on('monitor', (_time: string, [command = '', ...given]: readonly string[]) => {
+    if (/^bzpopmin$/i.test(command)) waits.push(Number(given.at(-1)));
+  });
+  startConsumer();
+  await eventually('some waits', () => waits.length >= 3);
+  for (const one of [monitor, client]) one.disconnect();
+  expect(Math.max(...waits)).toBeLessThanOrEqual(1);
+});
+
 test('a paused consumer takes no job until it is resumed', async () => {
   const { consumer, taken } = startConsumer();
   await sender.send([hint(1)]);
