@@ -1,6 +1,6 @@
 /**
  * What is used of Node beyond its documentation. If a version changes it,
- * `test/integration/ingest-hostile.test.ts` fails.
+ * the test beside this file fails.
  */
 import { Socket } from 'node:net';
 

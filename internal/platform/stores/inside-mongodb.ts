@@ -1,6 +1,6 @@
 /**
  * What is used of MongoDB's driver (7.8) beyond its documentation. If a version changes it,
- * `test/integration/ingest-mongo.test.ts` and `mongo-indexes.test.ts` fail.
+ * the test beside this file fails, and for an index `test/integration/mongo-indexes.test.ts`.
  *
  * On import, emits `drain` on each client socket that closes, so that no write waits forever. The
  * driver waits for `drain` after `write` returns false, even if the socket closes. `write` also
