@@ -83,7 +83,7 @@ export class WorkerMoves {
     if (inDoubt.length === 0) return;
     const now = this.#tools.clock.now();
     const u = { $set: { dueAt: now }, $unset: { claimedUntil: true, claimedBy: true } };
-    await updateApart(
+    await updateEach(
       this.#collection,
       inDoubt.map(({ ids, claimedBy }) => ({
         ids,

@@ -397,7 +397,7 @@ async function move(
 ): Promise<number> {
   const past = targets.filter(({ record }) => record.pastRetention === true);
   const remade = await those(past, ({ record: { pastRetention: _past, ...record } }) =>
-    moves.remake(record, reason),
+    moves.remake(event, record, reason),
   );
   const ready = targets.flatMap((target) => {
     const { record, account } = target;
