@@ -19,6 +19,7 @@ const FLOORS: Readonly<Record<string, number>> = {
   'internal/mail': 2,
   'internal/telemetry': 2,
   'internal/self-audit': 2,
+  'internal/traffic': 2,
   'internal/operators/trail': 2,
   'internal/operators/view': 2.5,
   'internal/operators/orders': 2.7,
@@ -89,6 +90,8 @@ const DOORS = [
   'submission/submission.ts',
   'submission/support-queries.ts',
   'telemetry/metrics.ts',
+  'traffic/traffic-reader.ts',
+  'traffic/traffic.ts',
 ];
 
 interface SourceFile {
@@ -274,6 +277,7 @@ test('every collection is opened in one place, by a room of floor 2', () => {
     'RATE_LIMITED',
     'SUBMISSIONS',
     'TEST_ACCOUNTS',
+    'TRAFFIC',
   ];
   expect(opened.map(({ name }) => name).toSorted()).toEqual(stored);
   expect(opened.filter(({ room }) => FLOORS[room] !== 2)).toEqual([]);
@@ -301,6 +305,7 @@ test('a room reads and writes only its own collections', () => {
     ['submissionCollection', 'internal/submission'],
     ['rateLimitedCollection', 'internal/submission'],
     ['accountCollection', 'internal/account'],
+    ['trafficCollection', 'internal/traffic'],
   ]);
   const guests = faultsOf((file) =>
     importedNames(file).map((name) =>

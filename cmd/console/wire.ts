@@ -18,10 +18,12 @@ import { tookTooLong } from '../../internal/platform/stores/mongo-read.ts';
 import { openProcess, type ProcessTools } from '../../internal/platform/open-process.ts';
 import { whereAside } from '../../internal/self-audit/walk.ts';
 import { printableConfig, retentionOf, type ConfigOf } from '../../internal/settings/settings.ts';
+import { TrafficReader } from '../../internal/traffic/traffic-reader.ts';
 import { TURNED_AWAY } from '../../internal/submission/support-queries.ts';
 import { createConsoleMetrics } from '../../internal/telemetry/metrics.ts';
 import { partnersView } from '../../internal/operators/view/partners.ts';
-import { COUNTED_WITHIN_MS } from '../../internal/operators/view/period.ts';
+import { nowTraffic } from '../../internal/operators/view/traffic.ts';
+import { COUNTED_WITHIN_MS } from '../../internal/operators/view/turned-away.ts';
 import { deadLettersView } from '../../internal/operators/view/search.ts';
 
 /** Limits this read, so that it costs ingest little. */
@@ -61,7 +63,7 @@ export async function startConsoleProcess(config: ConfigOf<'console'>, tools: Pr
     });
   const trail = trailOf({ name: '', nameFrom: 'console' });
   const stores = storesOf({ db, retention: retentionOf(config), clock });
-  const reads = { ...stores, trail };
+  const reads = { ...stores, traffic: new TrafficReader(db), trail };
   const orderContextOf = (person: ConsolePerson, why?: string): OrderContext => ({
     stores: { ...stores, trail: trailOf(person, why) },
     clock,
@@ -113,20 +115,22 @@ function oidcOf(config: ConfigOf<'console'>) {
   };
 }
 
+interface ReadingParts {
+  readonly reads: ConsoleTools['reads'];
+  readonly kept: KeptFindings;
+  readonly clock: Clock;
+  readonly loops: Loops<'pods' | 'stored'>;
+  readonly databaseFault: (error: unknown) => string | undefined;
+  readonly trail: Trail;
+  readonly ended: Set<string>;
+}
+
 /** Reads in the background, so that the first page needs no store. */
 function followReadings(
   { CONSOLE_PROCESSES: addresses }: ConfigOf<'console'>,
-  parts: {
-    readonly reads: ConsoleTools['reads'];
-    readonly kept: KeptFindings;
-    readonly clock: Clock;
-    readonly loops: Loops<'pods' | 'stored'>;
-    readonly databaseFault: (error: unknown) => string | undefined;
-    readonly trail: Trail;
-    readonly ended: Set<string>;
-  },
+  parts: ReadingParts,
 ) {
-  const { reads, kept, clock, loops, databaseFault, trail, ended } = parts;
+  const { clock, loops, databaseFault } = parts;
   const activity = new Activity(clock.now());
   const round = { everyMs: READ_EVERY_MS, failsAfterMs: READINGS_FAIL_AFTER_MS };
   loops.start({
@@ -139,38 +143,7 @@ function followReadings(
     name: 'stored',
     run: async () => {
       try {
-        const problems = reads.keys.problems.list();
-        const at = clock.now();
-        const since = later(at, -LIMITED_MS);
-        const [
-          partners,
-          dead,
-          secrets,
-          { found: findings },
-          { putAside },
-          away,
-          recorded,
-          sessions,
-        ] = await Promise.all([
-          partnersView(reads, at, problems),
-          deadLettersView(reads, at, COUNTED_WITHIN_MS),
-          problems,
-          kept.read(),
-          whereAside({ ...reads, accountRequestsKeptMs: Infinity }, clock),
-          reads.submissions.turnedAwaySince(since, at),
-          reads.submissions.kinds({
-            states: TURNED_AWAY,
-            since,
-            until: at,
-            partMs: LIMITED_MS,
-            withinMs: RECORDED_WITHIN_MS,
-          }),
-          trail.endedSessions(later(at, -SESSION_SECONDS * 1_000)),
-        ]);
-        for (const id of sessions) ended.add(id);
-        const from = away.from > recorded.from ? away.from : recorded.from;
-        const turnedAway = { counts: away.counts, recorded: recorded.groups, from };
-        activity.stored = { partners, dead, secrets, findings, putAside, turnedAway, at };
+        activity.stored = await readStored(parts);
       } catch (error) {
         const fault = databaseFault(error) ?? 'The console has a fault; its log has more.';
         activity.stored = { ...activity.stored, fault };
@@ -179,4 +152,40 @@ function followReadings(
     },
   });
   return activity;
+}
+
+async function readStored({ reads, kept, clock, trail, ended }: ReadingParts) {
+  const problems = reads.keys.problems.list();
+  const at = clock.now();
+  const since = later(at, -LIMITED_MS);
+  const [
+    partners,
+    dead,
+    secrets,
+    { found: findings },
+    { putAside },
+    away,
+    recorded,
+    sessions,
+    traffic,
+  ] = await Promise.all([
+    partnersView(reads, at, problems),
+    deadLettersView(reads, at, COUNTED_WITHIN_MS),
+    problems,
+    kept.read(),
+    whereAside({ ...reads, accountRequestsKeptMs: Infinity }, clock),
+    reads.submissions.turnedAwaySince(since, at),
+    reads.submissions.kinds({
+      states: TURNED_AWAY,
+      since,
+      until: at,
+      withinMs: RECORDED_WITHIN_MS,
+    }),
+    trail.endedSessions(later(at, -SESSION_SECONDS * 1_000)),
+    nowTraffic(reads.traffic, at),
+  ]);
+  for (const id of sessions) ended.add(id);
+  const from = away.from > recorded.from ? away.from : recorded.from;
+  const turnedAway = { counts: away.counts, recorded: recorded.groups, from };
+  return { partners, dead, secrets, findings, putAside, turnedAway, traffic, at };
 }

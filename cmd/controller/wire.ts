@@ -28,6 +28,7 @@ import {
 import { defined } from '../../internal/platform/process/defined.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
+import { TrafficCounter } from '../../internal/traffic/traffic-counter.ts';
 import {
   createControllerMetrics,
   type ControllerMetrics,
@@ -69,7 +70,9 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
   const queues = new HintSender({ ...parts, ...redisOf(config) });
   installation.follow((id) => queues.follow(id));
   tools.closers.add('queues', () => queues.close());
-  leadership.start(watchBacklog({ ...parts, holds, queues }));
+  const traffic = new TrafficCounter(parts);
+  tools.closers.add('traffic', () => traffic.close());
+  leadership.start(watchBacklog({ ...parts, holds, queues, traffic }));
   leadership.start(removeOldQueue(queues));
   const stores = {
     submissions: new SupportQueries(db),

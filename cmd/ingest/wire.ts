@@ -37,6 +37,8 @@ import { StatusReader } from '../../internal/submission/status-reader.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';
 import { createIngestMetrics, type IngestMetrics } from '../../internal/telemetry/metrics.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
+import { trafficIndexes } from '../../internal/traffic/traffic.ts';
+import { TrafficCounter } from '../../internal/traffic/traffic-counter.ts';
 
 /** Listens before readiness, which needs the indexes and the keys. */
 export async function startIngest(config: ConfigOf<'ingest'>, tools: ProcessTools) {
@@ -49,7 +51,7 @@ export async function startIngest(config: ConfigOf<'ingest'>, tools: ProcessTool
     {
       name: 'ingest',
       metrics,
-      indexes: submissionIndexes,
+      indexes: [...submissionIndexes, ...trafficIndexes],
       traced: true,
       documents: { '/openapi.json': openApi },
     },
@@ -150,8 +152,11 @@ function openStores(config: ConfigOf<'ingest'>, parts: IngestParts) {
   });
   parts.closers.add('over-limit counts', () => overLimit.close());
 
+  const traffic = new TrafficCounter(parts);
+  parts.closers.add('traffic', () => traffic.close());
+
   const keys = openKeys(parts);
-  return { hints, statuses, overLimit, keys, ...openCommits(config, commitDb, parts) };
+  return { hints, statuses, overLimit, traffic, keys, ...openCommits(config, commitDb, parts) };
 }
 
 /** Opened last and closed first, so that withdrawals have the whole drain to settle. */

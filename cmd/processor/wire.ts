@@ -46,6 +46,8 @@ import { reportLateBounces } from '../../internal/submission/operator-moves.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
 import { createProcessorMetrics, type ProcessorMetrics } from '../../internal/telemetry/metrics.ts';
 import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
+import { trafficIndexes } from '../../internal/traffic/traffic.ts';
+import { TrafficCounter } from '../../internal/traffic/traffic-counter.ts';
 import { operatorAuditIndexes } from '../../internal/self-audit/put-aside.ts';
 
 const UNKNOWN_EVERY_MS = 60_000;
@@ -73,7 +75,12 @@ export async function startProcessor(config: ConfigOf<'processor'>, tools: Proce
     {
       name: 'processor',
       metrics,
-      indexes: [...submissionIndexes, ...accountIndexes, ...operatorAuditIndexes],
+      indexes: [
+        ...submissionIndexes,
+        ...accountIndexes,
+        ...operatorAuditIndexes,
+        ...trafficIndexes,
+      ],
       traced: true,
     },
     tools,
@@ -121,8 +128,10 @@ function openWork(
   config: ConfigOf<'processor'>,
   { mailer, mailGate, at }: ReturnType<typeof openMail>,
   sender: HintSender,
-  { db, clock, log, closers, metrics, templates, warnings }: ProcessorParts,
+  { db, clock, log, loops, closers, metrics, templates, warnings }: ProcessorParts,
 ) {
+  const traffic = new TrafficCounter({ db, clock, loops });
+  closers.add('traffic', () => traffic.close());
   const retries = new HintOutbox({ sender, results: metrics.hints });
   closers.add('retries', () => retries.whenEmpty());
   const tellEnd = (requestId: string): void => sender.ends.add(requestId);
@@ -145,6 +154,7 @@ function openWork(
   const live: AttemptTools = {
     metrics,
     partnerLabels: new PartnerLabels(),
+    traffic,
     clock,
     store,
     accounts,

@@ -9,6 +9,7 @@ import { readBacklog, readPartnerBacklog, type Backlog } from '../submission/due
 import { backlogStates, openStates } from '../submission/states.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import { PartnerLabels } from '../telemetry/partner-labels.ts';
+import type { TrafficCounter } from '../traffic/traffic-counter.ts';
 import type { LeaderLoop } from './leadership.ts';
 
 const MS_PER_SECOND = 1_000;
@@ -20,16 +21,18 @@ interface BacklogTools {
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: ControllerMetrics;
+  readonly traffic: Pick<TrafficCounter, 'waiting'>;
 }
 
 export function watchBacklog(tools: BacklogTools): LeaderLoop {
-  const { db, holds, clock, metrics } = tools;
+  const { db, holds, clock, metrics, traffic } = tools;
   const partnerLabels = new PartnerLabels();
   let last: Backlog | undefined;
   const showRecords = async (): Promise<void> => {
     const onHold = (await holds.list()).map(({ _id }) => _id);
     last = await readBacklog(db, clock.now(), onHold);
     for (const state of backlogStates) metrics.records.set({ state }, last.records[state]);
+    for (const state of openStates) traffic.waiting(state, last.records[state]);
     metrics.recordsOnHold.set(last.onHold);
     metrics.bouncedMails.set(last.bounced);
     metrics.backlogReadAt.set(clock.now().getTime() / MS_PER_SECOND);

@@ -2,7 +2,7 @@
 import { SpanKind, trace, type Span } from '@opentelemetry/api';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isTestKey } from '../partner/api-key.ts';
-import type { KeyTerms } from '../partner/key-terms.ts';
+import { type KeyTerms, ownerName } from '../partner/key-terms.ts';
 import { FairShares } from '../fair/shares.ts';
 import type { Logger } from '../platform/process/log.ts';
 import {
@@ -14,6 +14,7 @@ import {
 } from '../platform/process/tracing.ts';
 import type { SubmissionRecord } from '../submission/submission.ts';
 import type { PartnerLabels } from '../telemetry/partner-labels.ts';
+import type { TrafficCounter } from '../traffic/traffic-counter.ts';
 import { keyIn } from './authenticate.ts';
 import {
   findClient,
@@ -22,6 +23,7 @@ import {
   type ReadHop,
 } from './client-address.ts';
 import { Connection, headFault, type BrokenTools } from './connections.ts';
+import { INGEST_PATH } from './contract.ts';
 import { answerEarly, errors, type AnswerStatus } from './errors.ts';
 import { SHARED } from './bounds.ts';
 import { IncomingBody } from './read-body.ts';
@@ -52,6 +54,7 @@ export interface HookTools extends BrokenTools {
   /** Aborts when the process drains. */
   readonly drain: AbortSignal;
   readonly partnerLabels: PartnerLabels;
+  readonly traffic: Pick<TrafficCounter, 'answered'>;
   readonly acceptLog: Pick<Logger, 'info'> | undefined;
 }
 
@@ -118,6 +121,7 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
         status,
       });
     }
+    countTraffic(request, reply, tools);
     if (request.span !== undefined) endSpan(request.span, reply);
     if (telling) {
       const ms = Math.round(tools.clock.monotonicMs() - request.startedAt);
@@ -125,6 +129,21 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
     }
     done();
   });
+}
+
+function countTraffic(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { traffic, clock }: HookTools,
+): void {
+  const { partnerId } = request;
+  const owner = partnerId === '' ? '' : ownerName(partnerId, request.terms);
+  const status = reply.statusCode;
+  if (request.method !== 'POST' || request.routeOptions.url !== INGEST_PATH)
+    traffic.answered(owner, 'reads', status);
+  else if (status !== 202) traffic.answered(owner, 'answers', status);
+  else if (reply.hasHeader('idempotent-replayed')) traffic.answered(owner, 'answers', 'replayed');
+  else traffic.answered(owner, 'answers', status, clock.monotonicMs() - request.startedAt);
 }
 
 function mayBegin(connection: Connection, reply: FastifyReply, tools: HookTools): boolean {

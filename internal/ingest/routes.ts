@@ -16,7 +16,7 @@ import { type ClientHeader, hopReader } from './client-address.ts';
 import { Connections } from './connections.ts';
 import { INGEST_PATH, LIST_PATH, OPENAPI_PATH, STATUS_PATH } from './contract.ts';
 import { answerEarly, type ErrorAnswer, errors, sendEarly } from './errors.ts';
-import { addHooks, logFields } from './hooks.ts';
+import { addHooks, logFields, type HookTools } from './hooks.ts';
 import { Limits, type LimitSettings, OverLimit } from './limit-policy.ts';
 import {
   answerRead,
@@ -38,6 +38,7 @@ interface IngestTools {
   /** Nobody reads them: a test counts in no metric of live submissions. */
   readonly metricsOfTests: IngestMetrics;
   readonly partnerLabels: PartnerLabels;
+  readonly traffic: HookTools['traffic'];
   readonly acceptLog: Logger | undefined;
   /** Aborts when the process drains. */
   readonly drain: AbortSignal;

@@ -3,7 +3,9 @@
  * does its step, and ends the attempt by the step's verdict.
  */
 import { SpanKind } from '@opentelemetry/api';
+import type { StoredReason } from '../application/reasons.ts';
 import type { MailPlace } from '../mail/mail-gate.ts';
+import { ownerName } from '../partner/key-terms.ts';
 import { later } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
 import {
@@ -209,8 +211,9 @@ async function fail(verdict: Failed, claimed: Claimed, tools: AttemptTools): Pro
   if (failure === 'infrastructure') tools.outage.wait();
   if (verdict.kind !== 'end') return putBack(verdict, failure, claimed, tools);
   const write = async (): Promise<void> => {
-    const isMoved = await tools.store.move(record, verdict.event, attemptOf(record), changes);
-    if (isMoved) countOutcome(record, verdict.event, verdict.failure, tools);
+    const { event, changes: found } = verdict;
+    const isMoved = await tools.store.move(record, event, attemptOf(record), found);
+    if (isMoved) countOutcome(record, event, verdict.failure, tools, found.reasons);
   };
   await writeOrRetry(write, tools);
 }
@@ -261,7 +264,8 @@ function noteMove({ event, changes }: Done, attempt: Attempt, tools: AttemptTool
   const { record, fields } = attempt;
   const { clock, log, metrics } = tools;
   const reason = event === 'reject' ? changes.reasons[0]?.code : undefined;
-  countOutcome(record, event, reason ?? 'none', tools);
+  const reasons = event === 'reject' ? changes.reasons : undefined;
+  countOutcome(record, event, reason ?? 'none', tools, reasons);
   if (event === 'create_account') log.debug(fields, 'account created');
   else if (event === 'reject')
     log.info({ ...fields, reason: changes.reason }, 'application rejected');
@@ -280,14 +284,20 @@ const stateAfter = {
   give_up: 'dead_lettered',
 } as const satisfies Record<ProcessorEvent, string>;
 
+/** `reasons`: all of them, with their fields. */
 function countOutcome(
-  { partnerId }: OpenRecord,
+  record: OpenRecord,
   event: ProcessorEvent,
   reason: Parameters<ProcessorMetrics['outcomes']['inc']>[0]['reason'],
-  { metrics, partnerLabels }: AttemptTools,
+  { metrics, partnerLabels, traffic }: AttemptTools,
+  reasons: readonly StoredReason[] = [],
 ): void {
+  const { partnerId } = record;
   const outcome = { state: stateAfter[event], reason };
   metrics.outcomes.inc(outcome);
-  if (partnerId !== undefined)
-    metrics.partnerOutcomes.inc({ partner: partnerLabels.of(partnerId), ...outcome });
+  if (partnerId === undefined) return;
+  metrics.partnerOutcomes.inc({ partner: partnerLabels.of(partnerId), ...outcome });
+  if (event === 'create_account') return;
+  const known = reason === 'none' || reasons.length > 0 ? reasons : [{ code: reason }];
+  traffic.ended(ownerName(partnerId, record), record, outcome.state, known);
 }

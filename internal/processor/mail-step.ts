@@ -11,6 +11,7 @@ import type { MailPlace } from '../mail/mail-gate.ts';
 import { UNSENT } from '../mail/mailer.ts';
 import { loginInstructions } from '../mail/message.ts';
 import { outcomeOf, refusalOf, type HandOver } from '../mail/relay-answers.ts';
+import { ownerName } from '../partner/key-terms.ts';
 import { retryUntilDone } from '../platform/process/deadline.ts';
 import type { Fact } from '../submission/facts.ts';
 import { attemptOf, type OpenRecord } from '../submission/submission.ts';
@@ -172,6 +173,8 @@ async function sendMail(
   const seconds = (tools.clock.monotonicMs() - startedMs) / 1_000;
   tools.metrics.handOverSeconds.observe({ result }, seconds);
   tools.metrics.mails.inc({ result });
+  if (record.partnerId !== undefined)
+    tools.traffic.mailed(ownerName(record.partnerId, record), result);
   const blame = place.note(heard);
   const noted = await noteResult(attempt, mail, heard, tools);
   const handOver = (await tools.trust?.judge(heard, account, record.mailsSince)) ?? heard;

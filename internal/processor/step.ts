@@ -17,6 +17,7 @@ import type { OpenRecord } from '../submission/submission.ts';
 import type { WorkerMoves } from '../submission/worker-moves.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import type { PartnerLabels } from '../telemetry/partner-labels.ts';
+import type { TrafficCounter } from '../traffic/traffic-counter.ts';
 import type { Claim } from './claim.ts';
 import type { Holds } from './holds.ts';
 import type { OutageGate } from './outage-gate.ts';
@@ -30,6 +31,7 @@ export const stepOf = {
 export interface AttemptTools {
   readonly metrics: ProcessorMetrics;
   readonly partnerLabels: PartnerLabels;
+  readonly traffic: Pick<TrafficCounter, 'ended' | 'mailed'>;
   readonly clock: Clock;
   readonly store: WorkerMoves;
   readonly accounts: AccountStore;

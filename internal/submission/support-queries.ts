@@ -165,16 +165,16 @@ export class SupportQueries {
   }
 
   /**
-   * What was turned away, of all or of one partner's live requests. The returned `from` is `since`, or
+   * What was turned away, of all or of one partner's live requests or tests. The returned `from` is `since`, or
    * later if not all could be read in time.
    */
-  async turnedAwaySince(since: Date, until: Date, partner?: string) {
-    const whose = partner === undefined ? {} : { ...live, partnerId: partner };
+  async turnedAwaySince(since: Date, until: Date, of?: { partner: string; test: boolean }) {
+    const whose = of && { partnerId: of.partner, ...(of.test ? { test: true as const } : live) };
     for (const part of SHORTER) {
       const from = later(until, (since.getTime() - until.getTime()) / part);
       const options = { projection: { requestIds: 0 }, maxTimeMS: COUNTS_WITHIN_MS };
       const counts: TurnedAwayCount[] | undefined = await this.#rateLimited
-        .find({ ...whose, windowStart: { $gt: from } }, options)
+        .find({ ...whose, windowStart: { $gte: from, $lte: until } }, options)
         .sort({ windowStart: -1 })
         .limit(COUNTS_READ)
         .toArray()
@@ -261,7 +261,7 @@ export class SupportQueries {
     });
   }
 
-  /** Counts live requests by kind and part of the period. */
+  /** Counts live requests by kind. */
   kinds(asked: KindsAsked): ReturnType<typeof countKinds> {
     return countKinds(this.#submissions, asked);
   }
@@ -347,14 +347,10 @@ function firstAt(date: Date | undefined): string | undefined {
 }
 
 export interface KindGroup {
-  /** The number of the part, from 0. */
-  readonly part: number;
   /** Null without a known key. */
   readonly partner: string | null;
   readonly state: State;
   readonly status: number;
-  /** The reasons; `field` is empty where one is about none. */
-  readonly why: readonly { readonly field: string; readonly code: string }[];
   /** The last error in states of `WITH_ERROR`, else null. */
   readonly error: StoredFact | null;
   /** Null, like `key`, unless turned away. */
@@ -371,7 +367,6 @@ export interface KindsAsked {
   readonly states?: readonly State[];
   readonly since: Date;
   readonly until: Date;
-  readonly partMs: number;
   /** Time for all reads together. */
   readonly withinMs: number;
 }
@@ -390,7 +385,7 @@ async function countKinds(
   submissions: Collection<SubmissionRecord>,
   asked: KindsAsked,
 ): Promise<{ readonly groups: KindGroup[]; readonly from: Date }> {
-  const { since, until, partMs, withinMs } = asked;
+  const { since, until, withinMs } = asked;
   const [from, before] = [firstIdAt('req', since), firstIdAt('req', until)];
   // Without a range of ids, the database takes the index of a state that has one.
   const wholeMs = Math.floor(withinMs / 2);
@@ -406,7 +401,7 @@ async function countKinds(
       before,
       from,
       withinMs: isAll ? wholeMs : withinMs,
-      firstMs: Math.min(partMs, FIRST_MS),
+      firstMs: FIRST_MS,
       narrowedAfterMs: ONE_WITHIN_MS,
     },
     async (range, maxTimeMS) => {
@@ -419,27 +414,17 @@ async function countKinds(
 
 async function kindsIn(
   submissions: Collection<SubmissionRecord>,
-  { partner: partnerId, states, since, partMs }: KindsAsked,
+  { partner: partnerId, states }: KindsAsked,
   range: { readonly $gte: string; readonly $lt: string } | undefined,
   maxTimeMS: number,
 ): Promise<KindGroup[]> {
-  const part = { $floor: { $divide: [{ $subtract: ['$receivedAt', since] }, partMs] } };
-  const why = {
-    $map: {
-      input: { $ifNull: ['$reasons', []] },
-      as: 'one',
-      in: { field: { $ifNull: ['$$one.field', ''] }, code: '$$one.code' },
-    },
-  };
   const of = (those: readonly State[], field: string | typeof LAST_FACT) => ({
     $cond: [{ $in: ['$state', those] }, { $ifNull: [field, null] }, null],
   });
   const kind = {
-    part,
     partner: { $ifNull: ['$partnerId', null] },
     state: '$state',
     status: '$httpStatus',
-    why,
     error: of(WITH_ERROR, LAST_FACT),
   };
   const whose = { address: of(TURNED_AWAY, '$remoteIp'), key: of(TURNED_AWAY, '$keyId') };

@@ -145,6 +145,7 @@ export const loops = [
   'reconcile',
   'status_waits',
   'stored',
+  'traffic',
   'unknown_records',
 ] as const;
 

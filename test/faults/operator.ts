@@ -10,7 +10,9 @@ import { nowView } from '../../internal/operators/console/now.ts';
 import { readPods } from '../../internal/operators/console/readings.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
+import { TrafficReader } from '../../internal/traffic/traffic-reader.ts';
 import { deadLettersView } from '../../internal/operators/view/search.ts';
+import { nowTraffic } from '../../internal/operators/view/traffic.ts';
 import { ROOT } from '../../tools/root.ts';
 import { alertsOf, renderRules, type AlertRule } from '../chart/rules.ts';
 import { alertSections, read } from '../support/pages.ts';
@@ -30,10 +32,12 @@ export function nowOf({ db, slots }: ChaosWorld): () => Promise<readonly string[
   const activity = new Activity(clock.now());
   const keys = new KeyStore({ db, clock });
   const submissions = new SupportQueries(db);
+  const reader = new TrafficReader(db);
   const readStored = async (): Promise<void> => {
     try {
       const dead = await deadLettersView({ submissions }, clock.now(), COMMAND_TIMEOUT_MS);
       const secrets = await keys.problems.list();
+      const traffic = await nowTraffic(reader, clock.now());
       activity.stored = {
         partners: [],
         turnedAway: { counts: [], recorded: [] },
@@ -41,6 +45,7 @@ export function nowOf({ db, slots }: ChaosWorld): () => Promise<readonly string[
         secrets,
         findings: [],
         putAside: 0,
+        traffic,
         at: clock.now(),
       };
     } catch {

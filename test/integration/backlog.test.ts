@@ -79,6 +79,7 @@ test('the backlog is shown until the end of the term, and its age grows while th
     clock,
     log: createLogger('test', 'silent'),
     metrics: createControllerMetrics(registry),
+    traffic: { waiting: () => {} },
   });
   const show = () => backlog.run(new AbortController().signal);
   const shown = async (): Promise<string[]> =>

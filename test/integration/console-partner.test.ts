@@ -2,17 +2,20 @@
 import { beforeAll, expect, test } from '@jest/globals';
 import { MongoClient } from 'mongodb';
 import type { Account } from '../../internal/account/account.ts';
-import { AccountQueries } from '../../internal/account/account-queries.ts';
 import { Activity } from '../../internal/operators/console/activity.ts';
 import { htmlOf } from '../../internal/operators/console/render.ts';
 import type { ConsoleTools } from '../../internal/operators/console/routes.ts';
 import { startConsole } from '../../internal/operators/console/server.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
 import { later, systemClock } from '../../internal/platform/process/clock.ts';
+import type { Loop } from '../../internal/platform/process/loop.ts';
 import { newId } from '../../internal/platform/stores/ids.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
-import { periodView } from '../../internal/operators/view/period.ts';
+import { rangeOf, trafficView } from '../../internal/operators/view/traffic.ts';
+import { turnedAwayView } from '../../internal/operators/view/turned-away.ts';
+import { TrafficCounter } from '../../internal/traffic/traffic-counter.ts';
+import { TrafficReader } from '../../internal/traffic/traffic-reader.ts';
 import { deadLettersView } from '../../internal/operators/view/search.ts';
 import { accessFaults, isTooWide, textOf } from '../support/browser.ts';
 import { browserOfFile } from '../support/browser-of-file.ts';
@@ -58,18 +61,41 @@ beforeAll(async () => {
     }),
   );
   await world.stores.requests.insertMany(records);
+  for (const record of records) {
+    const { state, httpStatus, reasons, receivedAt } = record;
+    const owner = record.test ? 'demo test' : 'demo';
+    countedAt(receivedAt).answered(owner, 'answers', httpStatus, 2);
+    if (state !== 'malformed')
+      countedAt(receivedAt).ended(owner, { receivedAt, history: [] }, state, reasons);
+  }
+  const limitedAt = later(now, -0.2 * HOUR_MS);
+  for (let index = 0; index < AWAY; index += 1)
+    countedAt(limitedAt).answered('demo', 'answers', 429);
+  for (const counter of counters.values()) await counter.close();
   await world.stores.db.collection<{ _id: string }>('rate_limited').insertOne({
     _id: `192.0.2.9 ${KEY} 1`,
     address: '192.0.2.9',
     partnerId: 'demo',
     keyId: KEY,
     limits: ['300 a minute of this address'],
-    windowStart: later(now, -0.2 * HOUR_MS),
+    windowStart: limitedAt,
     count: AWAY,
     requestIds: [],
     expiresAt: later(now, HOUR_MS),
   } as { _id: string });
 });
+
+const counters = new Map<number, TrafficCounter>();
+
+/** What counts at that time; only the closing writes. */
+function countedAt(at: Date): TrafficCounter {
+  const clock = { now: () => at, monotonicMs: () => 0 };
+  const loops = { start: () => ({ stop: () => Promise.resolve() }) as unknown as Loop };
+  const counter =
+    counters.get(at.getTime()) ?? new TrafficCounter({ db: world.stores.db, clock, loops });
+  counters.set(at.getTime(), counter);
+  return counter;
+}
 
 async function open(path: string): Promise<string> {
   await page.goto(desk.url + path);
@@ -84,14 +110,19 @@ const follow = async (selector: string): Promise<string> => {
   return textOf(page);
 };
 
-test('requests are counted once, by outcome, and reasons beneath, for each period', async () => {
-  const text = await open('/partners/demo');
-  expect(text).toMatch(/139\s+requests since .*; 40 of them were turned away without a record/);
+test('requests are counted once, by outcome, and reasons beneath, for each range', async () => {
+  expect(await open('/partners/demo')).toMatch(
+    /139 requests; the hour before: 0\. Accepted: 93\. Time to accept, p99: below 3 ms/,
+  );
   expect(await cells('Outcomes')).toEqual([
     '70 Completed 50.4 %  ',
-    '40 Turned away 28.8 %  ',
+    '46 Turned away 33.1 %  ',
     '23 Rejected 16.5 %  ',
-    '6 Not readable 4.3 %  ',
+  ]);
+  expect(await cells('Answers')).toEqual([
+    '202 93 66.9 % accepted',
+    '429 40 28.8 % over the limit of its address or of the partner',
+    '400 6 4.3 % not a JSON object, too large, or not valid HTTP',
   ]);
   expect(await cells('Reasons')).toEqual([
     '23 business_name required 16.5 % Rejected',
@@ -102,16 +133,22 @@ test('requests are counted once, by outcome, and reasons beneath, for each perio
     `40 429 demo ${KEY} 192.0.2.9 over 300 a minute of this address, not recorded`,
     `6 400 demo ${KEY} 192.0.2.7 `,
   ]);
-  for (const [period, total] of [
-    ['24h', '239'],
-    ['7d', '1,039'],
-  ]) {
-    await page.click(`a[href="?period=${period}"]`);
-    await eventually(`the figures of ${period}`, async () =>
-      new RegExp(`${total}\\s+requests since`).test(await textOf(page)),
+  const shows = async (total: string): Promise<void> => {
+    await eventually(`${total} requests`, async () =>
+      new RegExp(`^${total} requests;`, 'm').test(await textOf(page)),
     );
-    expect(await page.$$eval('.chart .block', ({ length }) => length)).toBeGreaterThan(1);
-  }
+    expect(await page.$$eval('.chart .block', ({ length }) => length)).toBeGreaterThan(0);
+  };
+  await page.click('a[href="?range=7d"]');
+  await shows('1,039');
+  await page.type('#since', '24h');
+  await follow('#picked button');
+  await shows('239');
+  await page.click('a[href$="mode=test"]');
+  await shows('1');
+  await open('/partners/demo?since=tomorrow');
+  expect(await page.$eval('[role=alert]', ({ textContent }) => textContent)).toMatch(/like 30m/);
+  expect(await open('/partners/demo?since=2020-01-01')).toContain('within the last 400 days');
 });
 
 test('each figure leads to its list, whose address names no person and gives the same to others', async () => {
@@ -166,9 +203,9 @@ test('the file has what the list shows, masked, and no cell that a spreadsheet w
 
 test('times are UTC, or the own ones by a switch that is remembered', async () => {
   await page.emulateTimezone('Asia/Kolkata');
-  expect(await open('/partners/demo')).toMatch(/since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC/);
+  expect(await open('/partners/demo')).toMatch(/from \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC/);
   await page.click('#zone');
-  const own = /since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+05:30/;
+  const own = /from \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+05:30/;
   expect(await textOf(page)).toMatch(own);
   expect(await open('/partners/demo')).toMatch(own);
   await page.click('#zone');
@@ -196,7 +233,7 @@ test('a phone shows the state of a request beside its id, and a dark screen prin
 
 test('where time runs out, the newest are counted, and the page says since when', async () => {
   const submissions = new SupportQueries(world.stores.db);
-  const counted = { partner: 'demo', since: later(now, -HOUR_MS), until: now, partMs: 60_000 };
+  const counted = { partner: 'demo', since: later(now, -HOUR_MS), until: now };
   const { groups, from } = await submissions.kinds({ ...counted, withinMs: 0 });
   expect([groups, from]).toEqual([[], now]);
   const dead = await deadLettersView({ submissions }, now, 0);
@@ -209,44 +246,39 @@ test('where time runs out, the newest are counted, and the page says since when'
       return super.kinds({ ...asked, since: later(now, -0.35 * HOUR_MS) });
     }
   }
-  const view = await periodView(
-    { partner: 'demo', period: '1h', now },
-    { submissions: new Late(world.stores.db), accounts: new AccountQueries(world.stores.db) },
-  );
-  expect(view.from.getTime()).toBeGreaterThan(view.since.getTime());
-  expect(view.total).toBe(6 + AWAY);
-  expect(pageOf(view)).toMatch(
-    new RegExp(
-      `Too many to count in one go: the figures are since <time datetime="${view.from.toISOString()}`,
-    ),
+  const hour = { partner: 'demo', test: false, since: later(now, -HOUR_MS), until: now };
+  const turnedAway = await turnedAwayView(hour, { submissions: new Late(world.stores.db) });
+  expect(turnedAway.rows.map(({ count }) => count)).toEqual([AWAY, 6]);
+  expect(await pageOf(turnedAway)).toContain(
+    `Too many to read in one go: these are since <time datetime="${turnedAway.from.toISOString()}`,
   );
 });
 
-const pageOf = (view: Awaited<ReturnType<typeof periodView>>): string => {
-  const model = { partner: 'demo', keys: [], undo: [], secrets: [], answered: { answers: [] } };
-  const asked = { title: '', periods: [], period: '1h', now, listOf: () => '' };
-  return htmlOf('partner', { ...model, ...asked, view });
-};
+async function pageOf(turnedAway: object): Promise<string> {
+  const range = rangeOf('1h', now);
+  const view = await trafficView('demo', range, now, new TrafficReader(world.stores.db));
+  const model = { partner: 'demo', keys: [], undo: [], secrets: [], rangeNames: [] };
+  const asked = { name: '1h', since: '', until: '', test: false };
+  const shown = { title: '', now, listOf: () => '', asked, said: new Map(), view, turnedAway };
+  return htmlOf('partner', { ...model, ...shown });
+}
 
 test('what cannot be read in time is of a shorter period, and the page says so', async () => {
   const wire = await startMongoWire(world.stores.mongodbUri);
   const client = new MongoClient(wire.url);
   wire.instead(({ find, filter }) =>
-    (find === 'rate_limited' && filter.windowStart.$gt < later(now, -2 * HOUR_MS)) ||
+    (find === 'rate_limited' && filter.windowStart.$gte < later(now, -2 * HOUR_MS)) ||
     (find === SUBMISSIONS && filter._id === undefined)
       ? { ok: 0, code: 50, codeName: 'MaxTimeMSExpired', errmsg: 'the time is over' }
       : undefined,
   );
   try {
     const submissions = new SupportQueries(client.db(world.stores.database));
-    const accounts = new AccountQueries(world.stores.db);
-    const asked = { partner: 'demo', period: '24h', now } as const;
-    const view = await periodView(asked, { submissions, accounts });
-    expect(view.from).toEqual(view.since);
-    expect(view.outcomes).toContainEqual({ state: 'turned away', tone: 'other', count: AWAY });
-    expect(pageOf(view)).toContain(
-      `What has no record is counted since <time datetime="${view.awayFrom.toISOString()}`,
-    );
+    const since = later(now, -24 * HOUR_MS);
+    const asked = { partner: 'demo', test: false, since, until: now };
+    const { rows, from } = await turnedAwayView(asked, { submissions });
+    expect(from.getTime()).toBeGreaterThan(since.getTime());
+    expect(rows.map(({ count }) => count)).toEqual([AWAY, 6]);
     // An address that too many requests have is searched from the newest on.
     const found = await submissions.newest({ email: '=cmd@example.com' }, 60);
     const ids = found.map(({ _id }) => _id);
@@ -313,6 +345,8 @@ test('an outcome that failed shows the last error of its newest, with the words 
       lastError: `the mail server answered 550 at rcpt, ${index}`,
     });
     await world.stores.requests.insertOne(record);
+    countedAt(record.receivedAt).answered('sour', 'answers', 202);
+    countedAt(record.receivedAt).ended('sour', record, 'undeliverable', []);
     const mail = { claim: 1, startedAt: now, attempt: 1, host: 'processor-1', result: 'refused' };
     await world.stores.accounts.insertOne({
       _id: `acc_${index}`,
@@ -330,6 +364,7 @@ test('an outcome that failed shows the last error of its newest, with the words 
       },
     } as unknown as Account);
   }
+  for (const counter of counters.values()) await counter.close();
   await open('/partners/sour');
   expect(await cells('Outcomes')).toEqual([
     `2 Not delivered 100 % ${ids[1]} the mail server answered 550 at rcpt, 1, "550 <b>no room 1"`,

@@ -13,6 +13,7 @@ import { newId, referenceOf } from '../../internal/platform/stores/ids.ts';
 import { ensureIndexes } from '../../internal/platform/stores/mongo-indexes.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { submissionIndexes } from '../../internal/submission/submission.ts';
+import { trafficIndexes } from '../../internal/traffic/traffic.ts';
 import { operatorOf } from '../support/cli.ts';
 import { submit } from '../support/processing.ts';
 import { eventually } from '../support/wait.ts';
@@ -298,12 +299,12 @@ test('the values of a released account are deleted with its request', async () =
 });
 
 test('every TTL index deletes at exactly the date in the document', async () => {
-  await ensureIndexes(db, [...submissionIndexes, ...accountIndexes]);
+  await ensureIndexes(db, [...submissionIndexes, ...accountIndexes, ...trafficIndexes]);
   const expiring: Record<string, unknown> = {};
   for (const { name } of await db.listCollections().toArray()) {
     for (const index of await db.collection(name).listIndexes().toArray()) {
       if (index['key'].expiresAt !== undefined) expiring[name] = index['expireAfterSeconds'];
     }
   }
-  expect(expiring).toEqual({ requests: 0, rate_limited: 0, operator_audit: 0 });
+  expect(expiring).toEqual({ requests: 0, rate_limited: 0, operator_audit: 0, traffic: 0 });
 });

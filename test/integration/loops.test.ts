@@ -36,6 +36,7 @@ const rights: Readonly<
   reconcile: ['processor', 'find'],
   status_waits: ['ingest', 'find'],
   stored: ['console', 'find'],
+  traffic: ['ingest', 'update'],
   unknown_records: ['processor', 'aggregate'],
 };
 

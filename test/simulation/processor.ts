@@ -27,6 +27,7 @@ export function startProcessor(world: World, process: SimProcess): () => void {
   const tools: AttemptTools = {
     metrics: noMetrics,
     partnerLabels: new PartnerLabels(),
+    traffic: { ended: () => {}, mailed: () => {} },
     clock,
     store,
     accounts,

@@ -2,7 +2,10 @@
 import { expect, test } from '@jest/globals';
 import type { Finding } from '../../partner/kept-findings.ts';
 import { createLogger } from '../../platform/process/log.ts';
+import { startOf, type Counts } from '../../traffic/traffic.ts';
+import { units, type SeriesAsked, type Part, type Unit } from '../../traffic/traffic-reader.ts';
 import type { TallyLine } from '../view/search.ts';
+import { nowTraffic, worstFirst } from '../view/traffic.ts';
 import { Activity } from './activity.ts';
 import { nowView } from './now.ts';
 import { readPods, type Pod } from './readings.ts';
@@ -133,7 +136,7 @@ function grown(counts: Values) {
   return nowView(activity, at(10)).problems;
 }
 
-test('what partners and applicants get is told, whichever part is at fault', () => {
+test('what partners and applicants get is told, whichever part is at fault', async () => {
   const got = (accepted: number, failed: number) =>
     grown([
       ['partner_requests_total', accepted, { partner: 'demo', status: '202' }],
@@ -144,14 +147,18 @@ test('what partners and applicants get is told, whichever part is at fault', () 
     { weight: 'warn', what: '1 of 1000 requests of the last 5 minutes were answered 500' },
   ]);
   expect(got(90, 10)).toMatchObject([{ weight: 'bad', who: 'partners' }]);
-  const ended = (completed: number, undeliverable: number) =>
-    grown([
-      ['outcomes_total', completed, { state: 'completed' }],
-      ['outcomes_total', undeliverable, { state: 'undeliverable' }],
-    ]);
-  expect(ended(4, 4)).toEqual([]);
-  expect(ended(95, 10)).toEqual([]);
-  expect(ended(30, 10)).toMatchObject([
+  const ended = async (completed: number, undeliverable: number) => {
+    const activity = new Activity(START);
+    const traffic = await trafficOf((when) =>
+      when >= START ? { finished: { completed, undeliverable } } : {},
+    );
+    activity.stored = { ...activity.stored, traffic, at: START };
+    activity.add([pod('ingest'), pod('processor'), pod('controller', WELL)], START);
+    return nowView(activity, START).problems;
+  };
+  expect(await ended(4, 4)).toEqual([]);
+  expect(await ended(95, 10)).toEqual([]);
+  expect(await ended(30, 10)).toMatchObject([
     { weight: 'warn', what: '10 of 40 e-mails of the last hour were refused for good' },
   ]);
 });
@@ -202,42 +209,58 @@ async function tilesOf(activity: Activity): Promise<Readonly<Record<string, stri
   }
 }
 
-/** Rounds of 10 s: at each, `of` gives the requests a minute, those that wait, and the time to accept. */
-function activityOf(seconds: number, of: (at: number) => readonly [number, number, number]) {
-  const activity = new Activity(START);
-  const total = { answers: 0, quick: 0, slow: 0 };
-  for (let now = 0; now <= seconds; now += 10) {
-    const [aMinute, waiting, acceptSeconds] = of(now);
-    total.answers += aMinute / 6;
-    total[acceptSeconds < 1 ? 'quick' : 'slow'] += 1;
-    const ingest = pod('ingest', [
-      ['requests_total', total.answers, { status: '202' }],
-      ['accept_seconds_bucket', total.quick, { le: '1' }],
-      ['accept_seconds_bucket', total.quick + total.slow, { le: '4' }],
-    ]);
-    const controller = pod('controller', [['records', waiting, { state: 'recorded' }]]);
-    activity.add([ingest, controller], at(now));
-  }
-  return activity;
+/** What is read if everybody's counts in each minute or hour are those. */
+function trafficOf(countsAt: (at: Date, unit: Unit) => Counts) {
+  const series = (_owner: string, { unit, since, until }: SeriesAsked): Promise<Part[]> => {
+    const parts: Part[] = [];
+    for (let ms = startOf(since.getTime(), units[unit]); ms < until.getTime(); ms += units[unit])
+      parts.push({ at: new Date(ms), counts: countsAt(new Date(ms), unit) });
+    return Promise.resolve(parts);
+  };
+  const seriesOf = () => Promise.resolve(new Map<string, Part[]>());
+  const partners = () => Promise.resolve(new Map<string, Counts>());
+  const countedSince = () => Promise.resolve(at(-600));
+  return nowTraffic({ series, seriesOf, partners, countedSince }, at(30));
 }
 
-test('a tile stands beside the figure of an hour before, whatever was between', async () => {
-  const HOUR = 3_600;
-  const activity = activityOf(2 * HOUR, (second) => {
-    if (second === 2 * HOUR) return [60, 3, 0.5];
-    return Math.abs(second - HOUR) < 150 ? [120, 7, 2] : [9_000, 999, 0.5];
+const tilesWith = async (countsAt: Parameters<typeof trafficOf>[0]) => {
+  const activity = new Activity(START);
+  activity.stored = { ...activity.stored, traffic: await trafficOf(countsAt), at: at(30) };
+  activity.add([pod('controller', [['records', 3, { state: 'recorded' }]])], at(30));
+  return tilesOf(activity);
+};
+
+test('a tile says its span, and the hour before or what is usual beside it', async () => {
+  const hourAgo = at(-3_600);
+  const ofMinute = (minute: Date): Counts => {
+    if (minute > hourAgo) return { answers: { '202': 60 }, accept: { '5': 99, '10': 1, more: 1 } };
+    return { answers: { '202': 120, '500': 1 }, accept: { more: 1 } };
+  };
+  const yesterday = (hour: Date): Counts =>
+    hour.getUTCHours() === 12 ? { answers: { '202': 1_000 * hour.getUTCDate() } } : {};
+  expect(await tilesWith((when, unit) => (unit === 'minute' ? ofMinute(when) : {}))).toMatchObject({
+    'Accepted (202)': '3,600 in the last hour the hour before: 7,200',
+    'Our fault (5xx)': '0 in the last hour the hour before: 60',
+    'Time to accept, p99': 'below 10 ms in the last 5 minutes the hour before: over 5 s',
+    'Waiting for an account': '3 requests',
   });
-  expect(await tilesOf(activity)).toMatchObject({
-    'Accepted (202)': '60 a minute 1 h before: 120',
-    'Waiting for an account': '3 requests 1 h before: 7',
-    'Time to accept, p99': '990 ms 1 h before: 4 s',
-    'Our fault (5xx)': '0 a minute 1 h before: 0',
-  });
+  const all = await tilesWith((when, unit) => (unit === 'minute' ? ofMinute : yesterday)(when));
+  expect(all['Accepted (202)']).toBe(
+    '3,600 in the last hour usual for an hour at this time: 20,000 to 26,000',
+  );
 });
 
-test('without an hour there is no figure before, and what was not compared yet is no 0', async () => {
-  const steady = (seconds: number) => tilesOf(activityOf(seconds, () => [60, 3, 0.5]));
-  expect((await steady(0))['Accepted (202)']).toBe('– a minute');
-  expect((await steady(3_440))['Accepted (202)']).toBe('60 a minute');
-  expect((await steady(3_500))['Accepted (202)']).toBe('60 a minute 1 h before: 60');
+test('before anything was read or counted a tile has no figure', async () => {
+  const activity = new Activity(START);
+  activity.add([], START);
+  expect((await tilesOf(activity))['Accepted (202)']).toBe('– in the last hour');
+  expect((await tilesWith(() => ({})))['Time to accept, p99']).toBe(
+    '– in the last 5 minutes the hour before: –',
+  );
+});
+
+test('partners stand worst first: those of whom most fails, then the busiest', () => {
+  const of = (name: string, failed: number, requests: number) => ({ name, failed, requests });
+  const all = [of('large', 100, 10_000), of('small', 5, 5), of('busy', 0, 900), of('quiet', 0, 0)];
+  expect(all.toReversed().toSorted(worstFirst)).toEqual([all[1], all[0], all[2], all[3]]);
 });

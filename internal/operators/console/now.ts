@@ -1,19 +1,25 @@
 /** The first page: are partners well, is work going out, what is wrong, and who is affected. */
 import type { SecretProblem } from '../../partner/kept-findings.ts';
-import { later } from '../../platform/process/clock.ts';
 import { defined } from '../../platform/process/defined.ts';
 import { duration } from '../view/terminal.ts';
 import { kinds } from '../../self-audit/rules.ts';
+import type { Counts } from '../../traffic/traffic.ts';
 import { utcSeconds } from '../view/words.ts';
-import { turnedAwayRows } from '../view/period.ts';
-import { answersOf, gauge, LIMITED_MS, type Activity } from './activity.ts';
+import {
+  figuresOf,
+  PARTNERS_SHOWN,
+  timeBelow,
+  worstFirst,
+  WRITTEN_WITHIN_S,
+} from '../view/traffic.ts';
+import { turnedAwayRows } from '../view/turned-away.ts';
+import { gauge, type Activity } from './activity.ts';
 import type { Pod } from './readings.ts';
 
 /** Kinds of dead letters on the first page; the page of dead letters has all. */
 const DEAD_KINDS_SHOWN = 10;
 /** The page of partners has all. */
 const SECRETS_SHOWN = 10;
-const PARTNERS_SHOWN = 100;
 
 /** Three rounds of reading: what is older may no longer be true. */
 const STALE_MS = 30_000;
@@ -56,7 +62,7 @@ export function nowView(activity: Activity, now: Date) {
     unread: unreadOf(activity),
     putAside: stored.putAside,
     last,
-    before: activity.hourBefore(),
+    traffic: trafficOf(stored),
     ...partnerRows(activity),
     turnedAway: {
       from: stored.turnedAway.from,
@@ -101,7 +107,6 @@ function problemsOf(activity: Activity, now: Date): NowProblem[] {
     const { length } = pods.filter((pod) => gauge([pod], 'worker_paused', labels));
     return length === 0 ? [] : [bad(`${length} of ${processors} processors`, what)];
   });
-  const lately = answeredSince(activity, later(now, -LIMITED_MS));
   const all = [
     ...absent.map((name) => bad(name, `no ${name} answers`)),
     ...shared(pods, 'bad', 'faults'),
@@ -111,8 +116,8 @@ function problemsOf(activity: Activity, now: Date): NowProblem[] {
     ...deadLetters(dead),
     ...brokenSecrets(secrets),
     ...findingsOf(activity),
-    ...failedShares(lately, activity.ended()),
-    ...atTheirLimit(lately, stored),
+    ...failedShares(activity, now),
+    ...atTheirLimit(stored),
     ...shared(pods, 'warn', 'warnings'),
   ];
   return all.toSorted(({ weight }, other) => weight.localeCompare(other.weight));
@@ -229,23 +234,40 @@ function findingsOf({ pods, stored }: Activity): NowProblem[] {
   });
 }
 
-type Answered = ReturnType<typeof answeredSince>;
-
-function answeredSince(activity: Activity, since: Date) {
-  return [...activity.partners(since)].map(([partner, got]) => ({ partner, ...answersOf(got) }));
+/** Figures of all live requests; undefined before the first reading. */
+function trafficOf({ traffic }: Activity['stored']) {
+  if (traffic === undefined) return undefined;
+  const { hour, hourBefore, lately, usual, since, countedSince } = traffic;
+  return {
+    /** Later than an hour ago if nothing was counted before; undefined if nothing was. */
+    since: countedSince && (countedSince > since ? countedSince : since),
+    writtenWithinS: WRITTEN_WITHIN_S,
+    usual,
+    hour: { ...figuresOf(hour), ...mailsOf(hour) },
+    hourBefore: { ...figuresOf(hourBefore), ...mailsOf(hourBefore) },
+    acceptP99Ms: timeBelow(lately.accept, 0.99),
+    acceptP99BeforeMs: timeBelow(hourBefore.accept, 0.99),
+  };
 }
 
+const total = (counts: Readonly<Record<string, number>> = {}): number =>
+  Object.values(counts).reduce((sum, count) => sum + count, 0);
+
+const mailsOf = ({ finished, mails }: Pick<Counts, 'finished' | 'mails'>) => ({
+  finished: total(finished),
+  mailsTaken: mails?.['accepted'] ?? 0,
+  mailsNotTaken: total(mails) - (mails?.['accepted'] ?? 0),
+});
+
 /** Requests answered 500 and e-mails refused, whatever the cause. */
-function failedShares(lately: Answered, ended: ReturnType<Activity['ended']>): NowProblem[] {
-  const sum = (counts: readonly number[]): number => counts.reduce((all, one) => all + one, 0);
-  const requests = sum(lately.map((one) => one.requests));
-  const answers = lately.flatMap((one) => one.answers);
-  const failed = sum(answers.filter(({ got }) => got === '500').map(({ count }) => count));
-  const weight = failed / requests >= FAILED_SHARE ? 'bad' : 'warn';
-  const what = `${failed} of ${requests} requests of the last 5 minutes were answered 500`;
-  const { undeliverable = 0, completed = 0 } = ended;
+function failedShares(activity: Activity, now: Date): NowProblem[] {
+  // The pods know it also while the database takes no counts.
+  const { answered, failed } = activity.lately(now);
+  const weight = failed / answered >= FAILED_SHARE ? 'bad' : 'warn';
+  const what = `${failed} of ${answered} requests of the last 5 minutes were answered 500`;
+  const { undeliverable = 0, completed = 0 } = activity.stored.traffic?.hour.finished ?? {};
   const mails = undeliverable + completed;
-  const refused = `${Math.round(undeliverable)} of ${Math.round(mails)} e-mails of the last hour were refused for good`;
+  const refused = `${undeliverable} of ${mails} e-mails of the last hour were refused for good`;
   const isRefused = undeliverable >= REFUSED_LEAST && undeliverable / mails > REFUSED_SHARE;
   return [
     ...(failed > 0 ? [{ weight, who: 'partners', what } as const] : []),
@@ -254,24 +276,27 @@ function failedShares(lately: Answered, ended: ReturnType<Activity['ended']>): N
 }
 
 /** A partner at its limit loses requests that no record shows. */
-function atTheirLimit(lately: Answered, { turnedAway }: Activity['stored']): NowProblem[] {
-  return lately.flatMap(({ partner, requests, answers }): NowProblem[] => {
-    const limited = answers.find((one) => one.got === '429');
-    if (limited === undefined) return [];
+function atTheirLimit({ turnedAway, traffic }: Activity['stored']): NowProblem[] {
+  return (traffic?.partners ?? []).flatMap(({ partner, lately }): NowProblem[] => {
+    const limited = (lately.answers?.['429'] ?? 0) + (lately.reads?.['429'] ?? 0);
+    if (limited === 0) return [];
     const over = turnedAwayRows(
       turnedAway.counts.filter((one) => one.partnerId === partner && !one.test),
       [],
     ).rows.find(({ status }) => status === 429);
     const limit =
       over === undefined ? 'a limit' : `${over.why}: key ${over.key} at ${over.address}`;
-    const what = `${limited.count} of ${requests} requests of the last 5 minutes were answered 429: over ${limit}`;
+    const requests = total(lately.answers) + total(lately.reads);
+    const what = `${limited} of ${requests} requests of the last 5 minutes were answered 429: over ${limit}`;
     return [{ weight: 'warn', who: 'partner', partner, what }];
   });
 }
 
+/** Worst first, then those without a failed request by what waits, then by name. */
 function partnerRows(activity: Activity) {
   const { pods, stored } = activity;
-  const counts = activity.partners();
+  const { partners: busy = [], seen = 0 } = stored.traffic ?? {};
+  const counts = new Map(busy.map((one) => [one.partner, one.counts]));
   const known = new Map(stored.partners.map((one) => [one.partner, one]));
   const waits = new Map<string, number>();
   for (const { name, labels, value } of pods.flatMap(({ samples }) => samples)) {
@@ -282,16 +307,30 @@ function partnerRows(activity: Activity) {
   const rows = [...new Set([...known.keys(), ...counts.keys()])]
     .map((partner) => ({
       partner,
-      ...answersOf(counts.get(partner)),
+      ...figuresOf(counts.get(partner) ?? {}),
+      failures: failuresOf(counts.get(partner) ?? {}),
       waiting: waits.get(partner) ?? 0,
       stored: known.get(partner),
     }))
     .toSorted(
       (one, other) =>
-        other.requests - one.requests ||
+        worstFirst(one, other) ||
         other.waiting - one.waiting ||
         (one.partner < other.partner ? -1 : 1),
     );
   const partners = rows.slice(0, PARTNERS_SHOWN);
-  return { partners, furtherPartners: rows.length - partners.length };
+  const others = Math.max(rows.length, seen) - partners.length;
+  return { partners, furtherPartners: others };
+}
+
+/** By answer or end, most frequent first. */
+function failuresOf({ answers = {}, ends = {} }: Counts) {
+  const { completed: _completed, ...failed } = ends;
+  return [
+    ...Object.entries(answers).filter(([status]) => /^[45]/.test(status)),
+    ...Object.entries(failed),
+  ]
+    .filter(([, count]) => count > 0)
+    .map(([got, count]) => ({ got, count }))
+    .toSorted((one, other) => other.count - one.count);
 }

@@ -76,6 +76,11 @@ const words = {
   },
   seconds: (value: number | undefined): string =>
     value === undefined ? '–' : duration(value * 1_000),
+  /** Of a time in milliseconds that was counted in buckets. */
+  below: (ms: number | undefined): string => {
+    if (ms === undefined) return '–';
+    return ms === Infinity ? 'over 5 s' : `below ${duration(ms)}`;
+  },
   /** A script may show the reader's own time instead. */
   time: (date: Date | undefined): Html | string =>
     date === undefined

@@ -1,17 +1,28 @@
 /** The pages: each shows one model of `internal/operators/view`. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
 import { kindNamed } from '../../self-audit/rules.ts';
 import type { Trail } from '../trail/trail.ts';
 import type { Clock } from '../../platform/process/clock.ts';
 import { defined } from '../../platform/process/defined.ts';
+import { ownerName } from '../../partner/key-terms.ts';
 import { lookUp, type FoundSubmission } from '../view/look-up.ts';
 import { keysView, partnersView, reactivation, secretsOf } from '../view/partners.ts';
-import { COUNTED_WITHIN_MS, periods, periodView } from '../view/period.ts';
 import type { Reads } from '../view/reads.ts';
 import { requestView } from '../view/request.ts';
 import { deadLettersView } from '../view/search.ts';
-import { text, WHY_MAX } from '../view/search-fields.ts';
-import { answersOf, type Activity } from './activity.ts';
+import { text, typed, when, WHY_MAX } from '../view/search-fields.ts';
+import {
+  chartOf,
+  lastErrors,
+  NOW_LINES,
+  pickedRange,
+  rangeNames,
+  rangeOf,
+  trafficView,
+} from '../view/traffic.ts';
+import { COUNTED_WITHIN_MS, turnedAwayView } from '../view/turned-away.ts';
+import type { Activity } from './activity.ts';
 import { addFind } from './find.ts';
 import { addRequestLists, addressOf } from './lists.ts';
 import { nowView } from './now.ts';
@@ -45,8 +56,12 @@ export function addRoutes(app: FastifyInstance, tools: ConsoleTools, clock: Cloc
 function addNow(app: FastifyInstance, { activity }: ConsoleTools, clock: Clock): void {
   app.get('/', (_, reply) => {
     const view = nowView(activity, clock.now());
-    const rounds = activity.shown();
-    return reply.page('now', { title: 'Now', view, rounds, listOf: listsOf(view.turnedAway) });
+    return reply.page('now', {
+      title: 'Now',
+      view,
+      chart: chartOf(activity.stored.traffic?.minutes ?? [], NOW_LINES, clock.now()),
+      listOf: listsOf({ since: view.turnedAway.from, until: view.turnedAway.until }),
+    });
   });
 }
 
@@ -123,17 +138,71 @@ function addLists(
 
 /** The address of the list that a figure counts. */
 function listsOf(
-  { from, until }: { readonly from?: Date | undefined; readonly until?: Date | undefined },
+  { since, until }: { readonly since?: Date | undefined; readonly until?: Date | undefined },
   partner?: string,
+  test = false,
 ) {
-  const times = { since: from?.toISOString(), until: until?.toISOString() };
+  const times = { since: since?.toISOString(), until: until?.toISOString() };
   return (more: Form = {}): string =>
-    addressOf('/requests', { partner, mode: 'live', ...more, ...times });
+    addressOf('/requests', { partner, mode: test ? 'test' : 'live', ...more, ...times });
 }
+
+async function trafficOfPartner(
+  partner: string,
+  { range, test }: ReturnType<typeof askedRange>,
+  now: Date,
+  reads: ConsoleTools['reads'],
+) {
+  const owner = ownerName(partner, test ? { test } : {});
+  const { since, until } = range;
+  const view = await trafficView(owner, range, now, reads.traffic);
+  const of = { partner, test, since, until };
+  const [turnedAway, said] = await Promise.all([
+    view.figures.turnedAway === 0
+      ? { rows: [], further: 0, from: since }
+      : turnedAwayView(of, reads),
+    lastErrors(of, view.counts, reads),
+  ]);
+  return { view, turnedAway, said };
+}
+
+interface QueryOfRange {
+  readonly range?: string;
+  readonly since?: string;
+  readonly until?: string;
+  readonly mode?: string;
+}
+
+/** What the address asks for, or the last hour, with what was wrong in it. */
+function askedRange({ range: name, since, until, mode }: QueryOfRange, now: Date) {
+  const test = mode === 'test';
+  const { data, faults } = typed(
+    z.object({ since: when(now), until: when(now) }).partial(),
+    defined({ since, until }),
+  );
+  const picked = data?.since && pickedRange(data.since, data.until ?? now, now);
+  const isPicked = since !== undefined && since !== '';
+  const fault =
+    faults['since'] ?? faults['until'] ?? (isPicked && !picked ? NOTHING_COUNTED : undefined);
+  const named = rangeNames.find((one) => one === name) ?? '1h';
+  const times = picked ? defined({ since, until }) : { range: named };
+  return {
+    test,
+    range: picked ?? rangeOf(named, now),
+    name: picked ? undefined : named,
+    query: { ...times, ...(test ? { mode } : {}) },
+    /** As typed. */
+    since: since ?? '',
+    until: until ?? '',
+    fault,
+  };
+}
+
+const NOTHING_COUNTED = 'It must end after it begins, and begin within the last 400 days.';
 
 function addPartners(
   app: FastifyInstance,
-  { reads, activity }: ConsoleTools,
+  { reads }: ConsoleTools,
   clock: Clock,
   inTurn: InTurn,
 ): void {
@@ -155,15 +224,14 @@ function addPartners(
   });
   app.get('/partners/:partner', async (request, reply) => {
     const { partner } = request.params as { partner: string };
-    const { period: asked } = request.query as { period?: string };
-    const period = periods.find((one) => one === asked) ?? '1h';
     const now = clock.now();
+    const asked = askedRange(request.query as QueryOfRange, now);
     const fromKey = nameIn(request, 'keys');
-    const [keys, partners, view] = await inTurn(request, () =>
+    const [keys, partners, traffic] = await inTurn(request, () =>
       Promise.all([
         keysView(reads, partner),
         partnersView(reads, now),
-        periodView({ partner, period, now }, reads),
+        trafficOfPartner(partner, asked, now, reads),
       ]),
     );
     const about = partners.find((one) => one.partner === partner);
@@ -179,14 +247,14 @@ function addPartners(
       about,
       secrets: brokenFirst.slice(0, KEYS_PAGE),
       furtherSecrets: Math.max(0, secrets.length - KEYS_PAGE),
-      answered: answersOf(activity.partners().get(partner)),
       keys: keysPage.shown,
       nextKeys:
-        keysPage.next && addressOf(request.url.split('?')[0]!, { period, keys: keysPage.next }),
-      periods,
-      period,
-      view,
-      listOf: listsOf(view, partner),
+        keysPage.next &&
+        addressOf(request.url.split('?')[0]!, { ...asked.query, keys: keysPage.next }),
+      asked,
+      rangeNames,
+      ...traffic,
+      listOf: listsOf(asked.range, partner, asked.test),
       undo,
     });
   });

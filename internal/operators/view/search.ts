@@ -86,7 +86,6 @@ export async function deadLettersView(
     states: ['dead_lettered'],
     since,
     until: now,
-    partMs: now.getTime(),
     withinMs,
   });
   const lines = groups.map(({ partner, state, error, count, newest }): TallyLine => {
