@@ -214,8 +214,8 @@ function firstLetter(given: string): string {
 }
 
 /** Replaces controls that could steer a terminal by "�". */
-export function printable(text: string): string {
-  return text.toWellFormed().replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, '\u{fffd}');
+export function printable(value: string): string {
+  return value.toWellFormed().replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, '\u{fffd}');
 }
 
 /** A numeric EIN is rejected, but searchable. It may lack a leading zero; no EIN has two. */

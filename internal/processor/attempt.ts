@@ -203,7 +203,7 @@ async function end(verdict: Ended, attempt: Attempt, tools: AttemptTools): Promi
 
 async function fail(verdict: Failed, claimed: Claimed, tools: AttemptTools): Promise<void> {
   const { record, step, fields } = claimed;
-  const { failure, fact, changes, ...told } = verdict;
+  const { failure, fact, changes: _changes, ...told } = verdict;
   const last_error = fact.words;
   tools.metrics.failures.inc({ step, class: failure });
   const entry = { ...fields, step, failure, verdict: told, last_error };

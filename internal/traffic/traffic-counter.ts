@@ -60,7 +60,7 @@ interface Unsent extends UpdateItem {
 const sumOf = (counts: Readonly<Record<string, number>> = {}): number =>
   Object.values(counts).reduce((sum, count) => sum + Math.abs(count), 0);
 
-interface Ended {
+interface EndedRecord {
   readonly receivedAt: Date;
   readonly history: readonly { readonly state: string }[];
 }
@@ -128,7 +128,7 @@ export class TrafficCounter {
   /** A processor moved the record to `state`; `history` does not have that yet. */
   ended(
     owner: string,
-    { receivedAt, history }: Ended,
+    { receivedAt, history }: EndedRecord,
     state: string,
     reasons: readonly Why[] = [],
   ): void {
@@ -291,7 +291,7 @@ export class TrafficCounter {
 }
 
 /** A bounce that an operator reported after a completion was not counted. */
-function endedBefore(history: Ended['history']): string | undefined {
+function endedBefore(history: EndedRecord['history']): string | undefined {
   return history.findLast(
     ({ state }, index) =>
       ENDS.includes(state) &&

@@ -40,7 +40,7 @@ function seriesIn(text: string): Series[] {
 
 describe.each(NAMES)('%s', (name) => {
   const defined = new Map(
-    Object.values(definitions[name]).map((one) => [one.name, one as Definition]),
+    Object.values<Definition>(definitions[name]).map((one) => [one.name, one]),
   );
 
   test('shows exactly the defined metrics', async () => {

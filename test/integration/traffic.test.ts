@@ -123,7 +123,7 @@ test('minutes, hours and days say the same of a partner, of its tests apart, and
   );
 });
 
-test('of what waits, the highest level of each minute and hour counts, whoever leads', async () => {
+test('of what waits, the highest level of each minute and hour counts, also where another leads', async () => {
   const [first, next] = [processOf(), processOf()];
   for (const waiting of [3, 9, 4]) first.counter.waiting('recorded', waiting);
   next.counter.waiting('recorded', 7);

@@ -163,8 +163,8 @@ const REASONS_SHOWN = 30;
 /** Most frequent first. A request with two reasons is in both lines. */
 export function reasonsOf({ reasons = {}, ends = {} }: Counts): ReasonLine[] {
   const lines = Object.entries(reasons).flatMap(([state, codes]) =>
-    Object.entries(codes).map(([why, count]): ReasonLine => {
-      const [field = '', code = ''] = why.split(' ');
+    Object.entries(codes).map(([fieldAndCode, count]): ReasonLine => {
+      const [field = '', code = ''] = fieldAndCode.split(' ');
       // Requests that were worked on again left the state, not its reasons.
       return { state: state as State, field, code, count: Math.min(count, ends[state] ?? 0) };
     }),
