@@ -138,21 +138,23 @@ const isReady = ({ adminPort }: Slot): Promise<boolean> =>
     .catch(() => false);
 
 const PAGE = 'docs/runbooks/README.md';
-const HEAD = '| Fault | Alert | Now | First command |';
+const SECTION = '## How soon a fault shows';
 const NOT_MEASURED = 'not measured';
 const NOT_PLAYED = 'in `make chaos` only';
 
-const rowsOf = (page: string): [name: string, cells: string[]][] =>
-  [...page.matchAll(/^\| ([a-z][a-z0-9-]*) +\|(.*)\|$/gm)].map(([, name = '', rest = '']) => [
-    name,
-    rest.split('|').map((cell) => cell.trim()),
-  ]);
+/** The faults, each with what the page says of it. */
+const rowsOf = (page: string): [name: string, says: string][] =>
+  [
+    ...(page.split(SECTION)[1] ?? '').matchAll(
+      /^- ([a-z][a-z0-9-]*): ([^]*?)(?=\n- |\n*$(?![^]))/gm,
+    ),
+  ].map(([, name = '', says = '']) => [name, says.replaceAll(/\n +/g, ' ')]);
 
 /** It has one Redis, which its rules fit, and ordinary disks. */
 export const isInDrill = ({ redis, onPowerDisks }: Fault): boolean =>
   redis === undefined && onPowerDisks === undefined;
 
-/** The faults of the table. */
+/** The faults of the page. */
 export const tabled = (): string[] => rowsOf(read(PAGE)).map(([name]) => name);
 
 /** Remakes the rows of these faults; the others stay. */
@@ -163,21 +165,19 @@ export async function writeTable(alarms: readonly Alarm[]): Promise<void> {
   const rows = faults.map((fault) => {
     const { name } = fault;
     const alarm = alarms.find(({ fault: of }) => of === name);
-    const measured = alarm === undefined ? before.get(name) : cellsOf(alarm, rules);
-    const cells = isInDrill(fault) ? (measured ?? [NOT_MEASURED, '', '']) : [NOT_PLAYED, '', ''];
-    return `| ${[name, ...cells].join(' | ')} |`;
+    const measured = alarm === undefined ? before.get(name) : rowOf(alarm, rules);
+    return `- ${name}: ${isInDrill(fault) ? (measured ?? NOT_MEASURED) : NOT_PLAYED}`;
   });
-  const table = [HEAD, '| --- | --- | --- | --- |', ...rows].join('\n');
   const machine = `${cpus().length} cores and ${Math.round(totalmem() / 2 ** 30)} GB`;
   const made = page
-    .replace(/^\| Fault [^]*?(?=\n\n|\n?$(?![^]))/m, () => table)
+    .replace(/^- [a-z][a-z0-9-]*: [^]*$(?![^])/m, () => rows.join('\n'))
     .replace(/\d+ cores and \d+ GB/, machine);
   const config = JSON.parse(read('.prettierrc.json')) as object;
-  const formatted = await format(made, { ...config, parser: 'markdown', proseWrap: 'preserve' });
+  const formatted = await format(made, { ...config, parser: 'markdown', proseWrap: 'always' });
   writeFileSync(join(ROOT, PAGE), formatted);
 }
 
-function cellsOf(
+function rowOf(
   { fault, heldAfter, now, found, unexpected }: Alarm,
   rules: ReadonlyMap<string, AlertRule>,
 ) {
@@ -192,7 +192,7 @@ function cellsOf(
     const after = heldAfter[alert];
     const parts = [
       after === undefined ? 'not seen' : `${after.toFixed(0)} s`,
-      ...(lasts === '' ? [] : [`+ ${lasts}`]),
+      ...(lasts === '' ? [] : [`+${lasts}`]),
       ...(longest === undefined ? [] : [`over ${longest}`]),
     ];
     return `${shortName(alert)} ${parts.join(' ')}`;
@@ -201,11 +201,12 @@ function cellsOf(
   const commands = Object.entries(found).map(([alert, isFound]) =>
     raises.length === 1 || isFound ? (isFound ? 'yes' : 'no') : `no: ${alert}`,
   );
+  const command = [...new Set(commands)].join(', ').replaceAll('PartnerIngest', '');
   return [
-    alerts.join(', ') || 'none',
+    alerts.join(', ') || 'no alert',
     now === undefined ? 'no line' : `${now.after.toFixed(0)} s: ${shortOf(now.line)}`,
-    [...new Set(commands)].join(', ').replaceAll('PartnerIngest', '') || '–',
-  ];
+    ...(command === '' || command === 'yes' ? [] : [`first command: ${command}`]),
+  ].join('; ');
 }
 
 const shortName = (alert: string): string => alert.replace('PartnerIngest', '');
@@ -215,7 +216,6 @@ const shortOf = (line: string): string =>
   line
     .replaceAll(/ at [N.]+:N\b/g, '')
     .replace(/^N of N requests of the last N minutes were answered/, 'requests answered')
-    .replaceAll('|', '/')
     .replace(/^(.{60}\S*) .*$/s, '$1 …');
 
 const UNIT_SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 };
