@@ -26,7 +26,7 @@ export function statesPage(): string {
     ...drawing(),
     '```',
     '',
-    'A state, what the partner sees, and how long its records are kept:',
+    'A state, what the partner sees, and how long records are kept:',
     '',
     ...states.map(
       (state) =>
@@ -37,9 +37,7 @@ export function statesPage(): string {
     'conditions of each move stand in [states.ts](../internal/submission/states.ts). `erase` ends an open request or a dead letter',
     '`rejected`, and leaves other states as they are. After `release`, no order mails the account.',
     '',
-    'In `recorded`, a request waits for an earlier one in `recorded` with the same EIN, or with the same e-mail address if that one was',
-    'tried before, an hour at most. An outage or a back-off does not cost the earlier one its place; a hold of its partner does',
-    'meanwhile, and `dead_lettered` does.',
+    'In `recorded`, a request may [wait for an earlier one](contract.md#fields) of the same applicant.',
     '',
     'Where an operator mails the account of a request past its retention, the record is made again in `account_created`.',
     '',
