@@ -4,7 +4,6 @@ import { writeFileSync } from 'node:fs';
 import { cpus, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { format } from 'prettier';
 import { Activity } from '../../internal/operators/console/activity.ts';
 import { nowView } from '../../internal/operators/console/now.ts';
 import { readPods } from '../../internal/operators/console/readings.ts';
@@ -137,47 +136,44 @@ const isReady = ({ adminPort }: Slot): Promise<boolean> =>
     .then(({ ok }) => ok)
     .catch(() => false);
 
-const PAGE = 'docs/runbooks/README.md';
-const SECTION = '## How soon a fault shows';
-const NOT_MEASURED = 'not measured';
-const NOT_PLAYED = 'in `make chaos` only';
+const TABLE = 'docs/runbooks/drill.tsv';
+const NOT_MEASURED = ['not measured', '', ''];
+const NOT_PLAYED = ['in make chaos only', '', ''];
 
-/** The faults, each with what the page says of it. */
-const rowsOf = (page: string): [name: string, says: string][] =>
-  [
-    ...(page.split(SECTION)[1] ?? '').matchAll(
-      /^- ([a-z][a-z0-9-]*): ([^]*?)(?=\n- |\n*$(?![^]))/gm,
-    ),
-  ].map(([, name = '', says = '']) => [name, says.replaceAll(/\n +/g, ' ')]);
+const rowsOf = (table: string): [name: string, cells: string[]][] =>
+  table
+    .trimEnd()
+    .split('\n')
+    .slice(1)
+    .map((row) => {
+      const [name = '', ...cells] = row.split('\t');
+      return [name, cells];
+    });
 
 /** It has one Redis, which its rules fit, and ordinary disks. */
 export const isInDrill = ({ redis, onPowerDisks }: Fault): boolean =>
   redis === undefined && onPowerDisks === undefined;
 
-/** The faults of the page. */
-export const tabled = (): string[] => rowsOf(read(PAGE)).map(([name]) => name);
+/** The faults of the table. */
+export const tabled = (): string[] => rowsOf(read(TABLE)).map(([name]) => name);
 
 /** Remakes the rows of these faults; the others stay. */
 export async function writeTable(alarms: readonly Alarm[]): Promise<void> {
-  const page = read(PAGE);
-  const before = new Map(rowsOf(page));
+  const before = new Map(rowsOf(read(TABLE)));
   const rules = new Map(alertsOf(await renderRules()).map((rule) => [rule.alert, rule]));
   const rows = faults.map((fault) => {
     const { name } = fault;
     const alarm = alarms.find(({ fault: of }) => of === name);
-    const measured = alarm === undefined ? before.get(name) : rowOf(alarm, rules);
-    return `- ${name}: ${isInDrill(fault) ? (measured ?? NOT_MEASURED) : NOT_PLAYED}`;
+    const measured = alarm === undefined ? before.get(name) : cellsOf(alarm, rules);
+    return [name, ...(isInDrill(fault) ? (measured ?? NOT_MEASURED) : NOT_PLAYED)];
   });
   const machine = `${cpus().length} cores and ${Math.round(totalmem() / 2 ** 30)} GB`;
-  const made = page
-    .replace(/^- [a-z][a-z0-9-]*: [^]*$(?![^])/m, () => rows.join('\n'))
-    .replace(/\d+ cores and \d+ GB/, machine);
-  const config = JSON.parse(read('.prettierrc.json')) as object;
-  const formatted = await format(made, { ...config, parser: 'markdown', proseWrap: 'always' });
-  writeFileSync(join(ROOT, PAGE), formatted);
+  const head = [`Fault, on ${machine}`, 'Alert', 'Now', 'First command'];
+  const text = [head, ...rows].map((row) => `${row.join('\t')}\n`).join('');
+  writeFileSync(join(ROOT, TABLE), text);
 }
 
-function rowOf(
+function cellsOf(
   { fault, heldAfter, now, found, unexpected }: Alarm,
   rules: ReadonlyMap<string, AlertRule>,
 ) {
@@ -192,7 +188,7 @@ function rowOf(
     const after = heldAfter[alert];
     const parts = [
       after === undefined ? 'not seen' : `${after.toFixed(0)} s`,
-      ...(lasts === '' ? [] : [`+${lasts}`]),
+      ...(lasts === '' ? [] : [`+ ${lasts}`]),
       ...(longest === undefined ? [] : [`over ${longest}`]),
     ];
     return `${shortName(alert)} ${parts.join(' ')}`;
@@ -201,12 +197,11 @@ function rowOf(
   const commands = Object.entries(found).map(([alert, isFound]) =>
     raises.length === 1 || isFound ? (isFound ? 'yes' : 'no') : `no: ${alert}`,
   );
-  const command = [...new Set(commands)].join(', ').replaceAll('PartnerIngest', '');
   return [
-    alerts.join(', ') || 'no alert',
+    alerts.join(', ') || 'none',
     now === undefined ? 'no line' : `${now.after.toFixed(0)} s: ${shortOf(now.line)}`,
-    ...(command === '' || command === 'yes' ? [] : [`first command: ${command}`]),
-  ].join('; ');
+    [...new Set(commands)].join(', ').replaceAll('PartnerIngest', '') || '–',
+  ];
 }
 
 const shortName = (alert: string): string => alert.replace('PartnerIngest', '');
@@ -215,6 +210,7 @@ const shortName = (alert: string): string => alert.replace('PartnerIngest', '');
 const shortOf = (line: string): string =>
   line
     .replaceAll(/ at [N.]+:N\b/g, '')
+    .replaceAll('\t', ' ')
     .replace(/^N of N requests of the last N minutes were answered/, 'requests answered')
     .replace(/^(.{60}\S*) .*$/s, '$1 …');
 
