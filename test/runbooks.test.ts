@@ -5,7 +5,7 @@ import { alertSections, faults, found, pages, read, type Page } from './support/
 const alerts = new Set(read('charts/partner-ingest/files/alerts.yaml').match(/PartnerIngest\w+/g));
 /** One line of shell, then the pattern of its output during the fault. */
 const FIRST_COMMAND = /^```sh\n(.+)\n```\n\nLook for: `(.+)`\n/m;
-const PROGRAMS = ['kubectl', 'partner-ingest', 'metrics', 'redis', 'queue', 'grep', 'tail'];
+const PROGRAMS = ['kubectl', 'partner-ingest', 'logs', 'metrics', 'redis', 'queue', 'grep', 'tail'];
 const GET_UP = /^\*\*Get up\*\*: \S/m;
 
 function wrongFirstCommand({ text }: Page): string[] {
@@ -23,7 +23,7 @@ function wrongFirstCommand({ text }: Page): string[] {
     ...variables
       .filter((name) => !['NS', 'RELEASE', 'NAME', 'POD'].includes(name))
       .map((name) => `variable ${name}`),
-    ...(/ logs (?!.*--tail=)/.test(command)
+    ...(/kubectl [^;|]* logs (?!.*--tail=)/.test(command)
       ? ['kubectl logs -l gives ten lines without --tail']
       : []),
     ...(/ (?:-f|--follow|--watch|-w) /.test(command) ? ['never ends'] : []),
@@ -50,8 +50,8 @@ const log = found('{cmd,internal}/**/*.ts')
 
 /** Texts of the log that a command or its pattern searches. */
 function textsAskedFor(command: string, pattern: string): string[] {
-  const greps = [...command.matchAll(/ logs .*?(?=;|$)/g)].flatMap(([logs]) => [
-    ...logs.matchAll(/grep (?:-E )?'([^']*)'/g),
+  const greps = [...command.matchAll(/\blogs .*?(?=;|$)/g)].flatMap(([logs]) => [
+    ...logs.matchAll(/(?:grep (?:-E )?|logs \w+ \w+ )'([^']*)'/g),
   ]);
   if (greps.length === 0) return [];
   // The alternatives of the pattern that are texts of logs; one with a brace is a metric.
@@ -69,7 +69,7 @@ test('the first command of each alert uses only what exists, ends, and says what
   expect(faults(wrongFirstCommand, alertSections)).toEqual([]);
   const setup =
     pages.find(({ path }) => path === 'docs/runbooks/README.md')?.lines.join('\n') ?? '';
-  for (const name of ['partner-ingest', 'metrics', 'redis', 'queue'])
+  for (const name of ['partner-ingest', 'logs', 'metrics', 'redis', 'queue'])
     expect(setup).toContain(`\n${name}() {`);
   for (const name of ['NS', 'RELEASE', 'NAME', 'POD'])
     expect(setup).toMatch(new RegExp(`(?:^| )${name}=`, 'm'));

@@ -156,8 +156,8 @@ function dataOf(record: StatusRecord) {
 
 const LOOK_EVERY_MS = 1_000;
 /**
- * A round reads, and can fail, only while a client waits. A client waits at most
- * `MAX_WAIT_SECONDS`, so a longer time here would never pass.
+ * After this time without success `loop_failing` is 1. It is shorter than `MAX_WAIT_SECONDS`, because
+ * rounds read the database, and so can fail, only while a client waits.
  */
 const WAITS_FAIL_AFTER_MS = 10_000;
 
