@@ -28,8 +28,7 @@ export const consoleSettings = {
   CONSOLE_URL: {
     schema: securePage.refine(isOrigin, 'must have no path').optional(),
     usedBy,
-    about:
-      'Where people open the console, such as https://console.example.com. Needed with `OIDC_ISSUER`.',
+    about: 'Where people open the console. Needed with `OIDC_ISSUER`.',
   },
   CONSOLE_NAME: {
     schema: nonEmpty.optional(),
@@ -47,13 +46,13 @@ export const consoleSettings = {
     schema: origins.default([]),
     usedBy,
     about:
-      'Comma-separated admin addresses of the other processes, such as http://ingest:9090; a name stands for all its addresses.',
+      'Admin addresses of the other processes, such as http://ingest:9090, with commas; a name stands for all its addresses.',
   },
   CONSOLE_ACTIONS: {
     schema: flag.default(false),
     usedBy,
     about:
-      'Whether people of the role `OIDC_OPERATOR_ROLE` may act in the console. Needs `OIDC_ISSUER`, and rights at MongoDB (docs/stores.md).',
+      'Whether operators may act in the console. Needs `OIDC_ISSUER`, and rights at MongoDB (docs/stores.md).',
   },
   CONSOLE_SESSION_SECRET: {
     schema: z.string().min(32, 'must have 32 characters or more').optional(),
@@ -83,7 +82,7 @@ export const consoleSettings = {
       .refine((value) => value.split(' ').includes('openid'), 'must have the scope openid')
       .default('openid profile email'),
     usedBy,
-    about: 'Scopes asked for. Many providers give the roles for one more, such as `groups`.',
+    about: 'Scopes asked for; for roles often one more, such as `groups`.',
   },
   OIDC_ROLES_CLAIM: {
     schema: nonEmpty.default('roles'),

@@ -41,18 +41,18 @@ export const mailSettings = {
   MAIL_FROM: {
     schema: email,
     usedBy,
-    about: 'Sender address of the e-mail to the applicant.',
+    about: 'Sender address.',
   },
   MAIL_CLIENT_NAME: {
     schema: clientName.optional(),
     usedBy,
     about:
-      "Name that the processor greets the relay by. Unset: the machine's, if fully qualified, else the domain of `MAIL_FROM`.",
+      "Name that greets the relay. Unset: the machine's, if fully qualified, else the domain of `MAIL_FROM`.",
   },
   MAIL_FROM_NAME: {
     schema: oneLine(100).default(''),
     usedBy,
-    about: 'Name shown with the sender address.',
+    about: 'Name with the sender address.',
   },
   MAIL_SUPPORT_CONTACT: {
     schema: oneLine(200).optional(),
@@ -62,12 +62,12 @@ export const mailSettings = {
   MAIL_PER_SECOND: {
     schema: wholeNumber(0, 10_000).default(0),
     usedBy,
-    about: 'Most e-mails that all processors together hand over in a second. 0: no limit.',
+    about: 'Most e-mails of all processors in a second. 0: no limit.',
   },
   MAIL_CONNECTIONS: {
     schema: wholeNumber(0, 1_000).default(0),
     usedBy,
-    about: 'E-mails that one process hands over at the same time. 0: `PROCESSOR_CONCURRENCY`.',
+    about: 'E-mails that one process hands over at once. 0: `PROCESSOR_CONCURRENCY`.',
   },
   MAIL_TEMPLATES: {
     schema: z.string().default(''),
@@ -77,7 +77,7 @@ export const mailSettings = {
   TEST_MAIL_TO: {
     schema: email.optional(),
     usedBy,
-    about: 'Where the e-mails of tests go, in place of their applicants. Unset: nowhere.',
+    about: 'Where the e-mails of tests go. Unset: nowhere.',
   },
   LOGIN_URL: {
     schema: securePage,

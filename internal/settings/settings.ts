@@ -45,7 +45,7 @@ export const settings = {
     usedBy: every,
     secret: true,
     about:
-      'MongoDB connection string. Must have TLS, except on loopback and Unix sockets; `mongodb+srv` has it unless it says `tls=false`.',
+      'MongoDB connection string, with TLS except on loopback and Unix sockets; `mongodb+srv` has it.',
   },
   MONGODB_DATABASE: {
     schema: nonEmpty.default('partner_ingest'),
@@ -56,32 +56,31 @@ export const settings = {
     schema: redisUrl,
     usedBy: workers,
     secret: true,
-    about:
-      'Redis for queue hints and the shared rate limit: one server, Sentinel or Cluster (docs/stores.md). Must be `rediss`, except on loopback.',
+    about: 'Redis: one server, Sentinel or Cluster (docs/stores.md). `rediss`, except on loopback.',
   },
   REDIS_TLS_CERT: {
     schema: certificate.optional(),
     usedBy: workers,
     secret: true,
-    about: 'Our certificate for a Redis that asks for one, in PEM.',
+    about: 'Our certificate for Redis, in PEM.',
   },
   REDIS_TLS_KEY: {
     schema: privateKey.optional(),
     usedBy: workers,
     secret: true,
-    about: 'The private key of `REDIS_TLS_CERT`, in PEM.',
+    about: 'Its private key, in PEM.',
   },
   REDIS_TLS_CA: {
     schema: certificate.optional(),
     usedBy: workers,
     secret: true,
     about:
-      "The authority of Redis' certificate, in PEM; no other counts then. Unset: the public ones and `NODE_EXTRA_CA_CERTS`.",
+      "The one authority of Redis' certificate, in PEM. Unset: the public ones and `NODE_EXTRA_CA_CERTS`.",
   },
   ALLOW_INSECURE_STORES: {
     schema: flag.default(false),
     usedBy: every,
-    about: 'Whether stores may be on another machine without TLS. Only for an evaluation.',
+    about: 'Whether stores elsewhere may be without TLS. Only for an evaluation.',
   },
   NODE_TLS_REJECT_UNAUTHORIZED: {
     schema: z
@@ -108,7 +107,7 @@ export const settings = {
     // Common proxies reuse connections for 60 s; ours must not close first.
     schema: wholeNumber(1, 3_600).default(75),
     usedBy: ['ingest'],
-    about: 'Seconds an idle connection is kept: longer than by the proxy.',
+    about: 'Seconds an idle connection is kept; more than by the proxy.',
   },
   ADMIN_HOST: {
     schema: nonEmpty.default('::'),
@@ -123,18 +122,17 @@ export const settings = {
   TRUSTED_PROXIES: {
     schema: cidrList.default([]),
     usedBy: ['ingest'],
-    about: 'Comma-separated CIDR ranges of proxies that may name the client.',
+    about: 'CIDR ranges of proxies that may name the client, with commas.',
   },
   CLIENT_ADDRESS_HEADER: {
     schema: z.enum(['X-Forwarded-For', 'Forwarded']).default('X-Forwarded-For'),
     usedBy: ['ingest'],
-    about:
-      'Where your proxies name the client: `X-Forwarded-For` or `Forwarded`. The other is ignored: a client may have written it.',
+    about: 'Where your proxies name the client: this or `Forwarded`. The other is ignored.',
   },
   RATE_LIMIT_MAX: {
     schema: wholeNumber(1, 1_000_000_000).default(300),
     usedBy: ['ingest'],
-    about: 'Requests that one client address may make in a window.',
+    about: 'Requests of one client address in a window.',
   },
   RATE_LIMIT_WINDOW_SECONDS: {
     schema: wholeNumber(1, 3_600).default(60),
@@ -160,8 +158,7 @@ export const settings = {
   LOG_ACCEPTS: {
     schema: flag.default(false),
     usedBy: ['ingest'],
-    about:
-      'Whether each recorded request is logged, to name what a restore lost (docs/restore.md).',
+    about: 'Whether each recorded request is logged (docs/restore.md).',
   },
   SHUTDOWN_DELAY_MS: {
     schema: wholeNumber(0, 120_000).default(0),
@@ -177,14 +174,12 @@ export const settings = {
         source === 'kubernetes' ? source : { directory: source.replace('directory:', '') },
       ),
     usedBy: ['controller'],
-    about:
-      'Where partner Secrets are read: `kubernetes`, or `directory:PATH` with their manifests.',
+    about: 'Where partner Secrets are: `kubernetes`, or `directory:PATH` with manifests.',
   },
   WATCH_NAMESPACES: {
     schema: z.string().trim().regex(DNS_LABEL, 'must be the name of one namespace').optional(),
     usedBy: ['controller', 'processor', 'cli'],
-    about:
-      'The one namespace of partner Secrets; required with `PARTNER_KEYS_SOURCE=kubernetes`. A processor works only where the database is of this namespace.',
+    about: 'The one namespace of partner Secrets, required with `PARTNER_KEYS_SOURCE=kubernetes`.',
   },
   POD_NAME: {
     schema: nonEmpty.default('controller'),
@@ -194,14 +189,13 @@ export const settings = {
   ALLOW_PUBLISHED_SECRETS: {
     schema: flag.default(false),
     usedBy: ['processor', 'controller'],
-    about:
-      'Whether the published API key and `LINK_SECRET` of the evaluation count. Only for an evaluation.',
+    about: 'Whether the published API key and `LINK_SECRET` count. Only for an evaluation.',
   },
   PROBE_KEY: {
     schema: z.string().optional(),
     usedBy: ['controller'],
     secret: true,
-    about: 'Test key with which the leading controller sends a submission each minute.',
+    about: 'Test key of the submission that the leading controller sends each minute.',
   },
   PROBE_URL: {
     schema: url(['http', 'https'])
@@ -209,30 +203,29 @@ export const settings = {
       .transform((base) => base.replace(/\/$/, '')),
     usedBy: ['controller'],
     lenient: true,
-    about: 'Where the probe submits, up to `/api/v1`: best the address that partners use.',
+    about: 'Where the probe submits, up to `/api/v1`: best where partners do.',
   },
   PROBE_MAIL_TO: {
     schema: z.string().refine(isEmailAddress, 'must be an e-mail address').optional(),
     usedBy: ['processor', 'controller'],
-    about:
-      'Address of yours that gets one e-mail of the probe each ten minutes. Unset: the probe does not ask the relay.',
+    about: 'Address of yours for one e-mail of the probe each ten minutes. Unset: none.',
   },
   KUBECONFIG: {
     schema: nonEmpty.optional(),
     usedBy: ['controller'],
-    about: 'Path of a kubeconfig file. Unset: the service account of the pod.',
+    about: 'Path of a kubeconfig. Unset: the service account of the pod.',
   },
   ...mailSettings,
   PROCESSOR_CONCURRENCY: {
     schema: wholeNumber(1, 1_000).default(16),
     usedBy: ['processor'],
-    about: 'Applications that one process works on at the same time.',
+    about: 'Applications that one process works on at once.',
   },
   PROCESSOR_REPLICAS: {
     schema: wholeNumber(1, 1_000).default(1),
     usedBy: ['processor'],
     about:
-      'Most processors at the same time: while Redis is away, each keeps its part of `MAIL_PER_SECOND`.',
+      'Most processors at once; while Redis is away, each keeps its part of `MAIL_PER_SECOND`.',
   },
   RETENTION_COMPLETED_DAYS: {
     schema: days.default(400),
@@ -247,12 +240,12 @@ export const settings = {
   RETENTION_UNDELIVERABLE_DAYS: {
     schema: days.default(400),
     usedBy: ['processor', 'console', 'cli'],
-    about: 'Days a request whose e-mail was refused for good is kept.',
+    about: 'Days an undeliverable request is kept.',
   },
   RETENTION_CLOSED_DAYS: {
     schema: days.default(400),
     usedBy: ['processor', 'console', 'cli'],
-    about: 'Days a request that an operator closed is kept.',
+    about: 'Days a closed request is kept.',
   },
   RETENTION_MALFORMED_DAYS: {
     schema: days.default(7),
@@ -267,12 +260,12 @@ export const settings = {
   RETENTION_WITHDRAWN_DAYS: {
     schema: days.default(7),
     usedBy: ['ingest'],
-    about: 'Days a request answered 500 while its write was in doubt is kept.',
+    about: 'Days a withdrawn request is kept.',
   },
   RETENTION_BODY_DAYS: {
     schema: days.default(30),
     usedBy: ['processor', 'console', 'cli'],
-    about: 'Days the raw body is kept after a request is final.',
+    about: 'Days the body is kept after the end of a request.',
   },
   ...consoleSettings,
   LOG_LEVEL: {

@@ -12,17 +12,17 @@ export const controllerMetrics = {
   }),
   recordsOnHold: gauge(
     'records_on_hold',
-    'Records with work ahead of partners on hold, which `records` leaves out; counted up to 100,000.',
+    'Records with work ahead of partners on hold, which `records` leaves out.',
   ),
   partnerRecords: gauge(
     'partner_records',
     'Records with work ahead, of the 20,000 that are found first.',
     { partner: openValues },
   ),
-  bouncedMails: gauge('bounced_mails', 'Late bounces that were reported in the last 24 hours.'),
+  bouncedMails: gauge('bounced_mails', 'Late bounces reported in the last 24 hours.'),
   oldestWaitingSeconds: gauge(
     'oldest_waiting_seconds',
-    'Time since receipt of the application that waits longest in a state.',
+    'Age of the oldest application in a state.',
     { state: openStates },
   ),
   queueJobs: gauge('queue_jobs', 'Jobs in Redis; none while Redis is away.', {
@@ -30,11 +30,11 @@ export const controllerMetrics = {
   }),
   backlogReadAt: gauge(
     'backlog_read_timestamp_seconds',
-    'When records and ages were last read from the database; 0 while not leading.',
+    'When records and ages were last read; 0 while not leading.',
   ),
   auditFindings: gauge(
     'audit_findings',
-    'Findings of the audit that are neither settled nor put aside, 1,000 of a kind at most; none while not leading.',
+    'Open findings of the audit, 1,000 of a kind at most; none while not leading.',
     { kind: openValues },
   ),
   probeSuccess: gauge(
@@ -53,9 +53,9 @@ export const controllerMetrics = {
   keysWanted: gauge('keys_wanted', 'API keys the partner Secrets ask for.'),
   partnersEnding: gauge(
     'partners_keys_ending',
-    'Partners whose last active key ends within 7 days, or has ended in the last 24 hours.',
+    'Partners whose last key ends within 7 days, or ended in the last 24 hours.',
   ),
-  secretProblems: gauge('secret_problems', 'Secrets or entries that could not be used.', {
+  secretProblems: gauge('secret_problems', 'Secrets or entries that cannot be used.', {
     problem: problemCodes,
   }),
   keyChanges: counter('key_changes', 'Keys written or removed.', {
@@ -63,12 +63,12 @@ export const controllerMetrics = {
   }),
   syncedAt: gauge(
     'keys_synced_timestamp_seconds',
-    'When the stored keys were last known to be those of the partner Secrets.',
+    'When the stored keys were last those of the partner Secrets.',
   ),
   leader: gauge('leader', '1 while this process leads.'),
   secretsSeenAt: gauge(
     'secrets_seen_timestamp_seconds',
-    'When the partner Secrets were last known to be current; only while leading.',
+    'When the partner Secrets were last current; only while leading.',
   ),
   secretLists: counter('secret_lists', 'Complete lists of partner Secrets.', {
     result: ['complete', 'failed'],

@@ -153,7 +153,7 @@ export const loops = [
 export const ofProcess = {
   loopFailing: gauge(
     'loop_failing',
-    '1 while a loop of the process has not succeeded for its bound; `/readyz` has the reason.',
+    '1 while a loop has not succeeded for its bound; `/readyz` says why.',
     { loop: loops },
   ),
   logLinesDropped: counter('log_lines_dropped', 'Log lines dropped because nobody read them.'),

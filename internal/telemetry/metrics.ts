@@ -54,16 +54,12 @@ export const ingestMetrics = {
     partner: openValues,
     status: answerStatus,
   }),
-  testRequests: counter(
-    'test_requests',
-    'Answers to requests with a test key, which no other metric of answers counts.',
-    { status: answerStatus },
-  ),
-  keysOutOfTerms: counter(
-    'keys_out_of_terms',
-    'Requests answered 401 although their key is known.',
-    { because: ['revoked', 'ended', 'address', 'mode'] },
-  ),
+  testRequests: counter('test_requests', 'Answers to requests with a test key.', {
+    status: answerStatus,
+  }),
+  keysOutOfTerms: counter('keys_out_of_terms', 'Requests answered 401 with a known key.', {
+    because: ['revoked', 'ended', 'address', 'mode'],
+  }),
   acceptSeconds: histogram(
     'accept_seconds',
     'Time from request headers to a 202 or 400.',
@@ -88,7 +84,7 @@ export const ingestMetrics = {
   }),
   untrustedForwardedFor: counter(
     'untrusted_forwarded_for',
-    'Requests with X-Forwarded-For or Forwarded from an untrusted peer, or without an address in it.',
+    'Requests with X-Forwarded-For or Forwarded of an untrusted peer, or without an address.',
   ),
   batchDocuments: histogram('batch_documents', 'Records written by one insert.', BATCH_DOCUMENTS),
   commitSeconds: histogram(
@@ -121,14 +117,11 @@ export const ingestMetrics = {
     store: ['redis', 'local'],
     decision: ['served', 'refused'],
   }),
-  limiterFallback: gauge(
-    'limiter_fallback',
-    '1 while this process limits alone because Redis is away or slow.',
-  ),
+  limiterFallback: gauge('limiter_fallback', '1 while this process limits alone.'),
   keys: gauge('keys', 'API keys held in memory.'),
   keysRefreshedAt: gauge(
     'keys_refreshed_timestamp_seconds',
-    'When the keys in memory were last known to be the stored ones.',
+    'When the keys in memory were last the stored ones.',
   ),
 };
 
@@ -194,11 +187,10 @@ export const processorMetrics = {
     'mails_not_taken',
     'Applicants whose e-mail the relay did not take since it last took one of this process.',
   ),
-  testMails: counter(
-    'test_mails',
-    'Hand-overs of tests to the mail server, which no other metric of e-mails counts.',
-    { to: ['TEST_MAIL_TO', 'PROBE_MAIL_TO'], ...byHandOver },
-  ),
+  testMails: counter('test_mails', 'Hand-overs of tests to the mail server.', {
+    to: ['TEST_MAIL_TO', 'PROBE_MAIL_TO'],
+    ...byHandOver,
+  }),
   handOverSeconds: histogram(
     'hand_over_seconds',
     'Time from asking for a connection to the last answer.',
