@@ -1,6 +1,14 @@
 /**
- * Which cluster the tests run on: the one of E2E_KUBECONFIG with the command E2E_LOAD_IMAGE that
- * brings an image into it, or a kind cluster of our own where kind and a Docker engine answer.
+ * Which cluster the tests run on: one without the namespaces `try` and `partner-ingest`, or a kind
+ * cluster of our own where kind and a Docker engine answer.
+ *
+ * - E2E_KUBECONFIG: the cluster, with E2E_LOAD_IMAGE: a command that brings the image named by its
+ *   last argument into it
+ * - E2E_INGRESS: a command that makes the IngressClass `traefik`, by which partners come, if it is
+ *   not there and the public image of Traefik cannot be pulled
+ * - E2E_VALUES: for a cluster that cannot pull `mongo` and `redis`
+ * - E2E_FROM: the commit to upgrade from; E2E_URL: where partners reach the Service; E2E_KEEP=1:
+ *   what was installed stays
  */
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
