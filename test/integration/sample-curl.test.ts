@@ -1,4 +1,4 @@
-/** The samples for partners in curl (docs/samples). */
+/** The samples for partners in curl (docs/samples.md). */
 import { testSample } from '../support/samples.ts';
 
 await testSample('curl', ['submit.sh', 'list.sh'], 'sh');

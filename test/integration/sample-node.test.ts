@@ -1,4 +1,4 @@
-/** The samples for partners in Node (docs/samples). */
+/** The samples for partners in Node (docs/samples.md). */
 import { testSample } from '../support/samples.ts';
 
 await testSample('Node', ['submit.mjs', 'list.mjs'], 'node');

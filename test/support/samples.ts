@@ -1,4 +1,4 @@
-/** Runs the samples of docs/samples; endings of a test key certify them. */
+/** Runs the samples of docs/samples.md as printed; endings of a test key certify them. */
 import { writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { join } from 'node:path';
@@ -6,7 +6,6 @@ import { expect, test } from '@jest/globals';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
 import { endOf, type Ended } from '../../tools/program.ts';
-import { ROOT } from '../../tools/root.ts';
 import { folderOfFile } from './folder.ts';
 import { send } from './http.ts';
 import { listen } from './listen.ts';
@@ -14,19 +13,25 @@ import { read } from './pages.ts';
 import { HANG_MS } from './wait.ts';
 import { NO_REDIS, newApplication, requestIdOf, worldOf, type InProcess } from './world.ts';
 
-const SAMPLES = 'docs/samples';
 const MAX_LINES = 40;
 /** Longer than the first wait of a sample, so that its second try is one too many. */
 const WINDOW_SECONDS = 5;
 /** Makes more than one page of the list. */
 const MORE_THAN_A_PAGE = 101;
 
-/** `program` runs the two files of docs/samples: one submits, one lists. */
+/** The blocks below the heading `language`: one submits, one lists. */
+function blocksOf(language: string): string[] {
+  const section = read('docs/samples.md').split(`\n## ${language}\n`)[1]?.split('\n## ')[0] ?? '';
+  return [...section.matchAll(/^```\w+\n([^]*?)\n```$/gm)].map(([, code = '']) => code);
+}
+
+/** `program` runs the two files, which hold the blocks below `language`. */
 export async function testSample(
   language: string,
   [submitFile, listFile]: readonly [string, string],
   program: string,
 ): Promise<void> {
+  const [submitCode = '', listCode = ''] = blocksOf(language);
   const testKey = newApiKey({ test: true });
   const sent: string[] = [];
   const annotations = { [MODE_ANNOTATION]: 'test' };
@@ -40,6 +45,8 @@ export async function testSample(
     RATE_LIMIT_WINDOW_SECONDS: String(WINDOW_SECONDS),
   });
   const folder = folderOfFile();
+  writeFileSync(join(folder, submitFile), submitCode);
+  writeFileSync(join(folder, listFile), listCode);
 
   async function run(
     baseUrl: string,
@@ -50,7 +57,7 @@ export async function testSample(
   ): Promise<Ended> {
     const path = join(folder, `${key}.json`);
     writeFileSync(path, body);
-    const ended = await endOf(program, [join(ROOT, SAMPLES, file), path, key], {
+    const ended = await endOf(program, [join(folder, file), path, key], {
       env: { PATH: process.env['PATH'], BASE_URL: `${baseUrl}/api/v1`, API_KEY: apiKey },
       timeoutMs: HANG_MS,
     });
@@ -103,8 +110,10 @@ export async function testSample(
   }
 
   test(`the ${language} samples have at most ${MAX_LINES} lines`, () => {
-    for (const file of [submitFile, listFile])
-      expect(read(join(SAMPLES, file)).trimEnd().split('\n').length).toBeLessThanOrEqual(MAX_LINES);
+    for (const code of [submitCode, listCode]) {
+      expect(code).not.toBe('');
+      expect(code.split('\n').length).toBeLessThanOrEqual(MAX_LINES);
+    }
   });
 
   test(`the ${language} sample records an application once after a lost answer and a 429`, async () =>
