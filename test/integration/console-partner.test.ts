@@ -57,7 +57,7 @@ beforeAll(async () => {
     Array.from({ length: count }, () => {
       const receivedAt = later(now, -hoursAgo * HOUR_MS);
       const { dueAt: _, ...record } = newRecord({ receivedAt, partnerId: 'demo', applicant });
-      return { ...record, ...fields, _id: newId('req', receivedAt) };
+      return { ...record, version: 1, ...fields, _id: newId('req', receivedAt) };
     }),
   );
   await world.stores.requests.insertMany(records);

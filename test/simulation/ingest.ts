@@ -116,7 +116,7 @@ function requestOf({ requestId, body, key }: Sent, { clock }: SubmitTools): Requ
     client: { ip: '127.0.0.1' },
     incomingBody: {
       expectsContinue: false,
-      release: () => {},
+      freeMemory: () => {},
       read: () =>
         Promise.resolve({ end: 'whole', bytes: body, received: body.length, reusable: true }),
     },
