@@ -155,7 +155,7 @@ test('half of our requests fail: two clicks lead to the 429', async () => {
   expect(await accessFaults(page)).toEqual([]);
   await Promise.all([
     page.waitForNavigation(),
-    page.$eval('.problems .warn a', (link) => (link as HTMLElement).click()),
+    page.evaluate("document.querySelector('.problems .warn a').click()"),
   ]);
   expect(page.url()).toBe(`${desk.url}/partners/demo`);
   const text = await textOf(page);
