@@ -29,7 +29,7 @@ const KEPT = 1_000;
 const STORED = 100;
 /** Ends a finding that nothing can settle. */
 const MAILED_TWICE_MS = 3_600_000;
-/** Ids in a round's log: new findings, and each hour all open ones. */
+/** Of ids in a line of the log. A round logs new findings, once an hour all open ones. */
 const LOGGED = 20;
 const LOG_ALL_MS = 3_600_000;
 

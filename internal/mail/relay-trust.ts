@@ -32,7 +32,7 @@ const REDIS_TIMEOUT_MS = 500;
 
 /** Unless others are taken; an e-mail that waits is tried again within 20 minutes. */
 const ALIKE_SHOWN_MS = 1_200_000;
-/** Fewer may be the fault of their recipients' servers. */
+/** The warning needs as many: fewer may be the fault of their recipients' servers. */
 export const NOT_TAKEN_LEAST = 3;
 const NOT_TAKEN_MOST = 1_000;
 /** An e-mail that waits is tried again within 75 minutes. */

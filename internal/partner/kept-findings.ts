@@ -88,7 +88,7 @@ interface ProblemDocument {
 }
 
 export class SecretProblems {
-  /** A document of its own: a new problem must not make ingest read all keys again. */
+  /** Apart from the keys: a new problem must not make ingest read all keys again. */
   readonly #documents: Collection<ProblemDocument>;
   readonly #clock: Clock;
   #written: string | undefined;

@@ -47,7 +47,7 @@ type Claimed = Pick<Attempt, 'record' | 'step' | 'startedAt' | 'traceparent' | '
 /** The next attempt, on a record that is claimed for it, or work for the line. */
 type Next = Attempt | Work | undefined;
 /** A verdict; once the step is done, the record has moved. */
-type Ended = Exclude<Verdict, Done> | { readonly kind: 'done'; readonly next: Next };
+type Ended = Exclude<Verdict, Done> | { readonly kind: 'moved'; readonly next: Next };
 
 /**
  * Never rejects. Resolves with what the line has next of the record. Calls `freeSlot` when the
@@ -66,10 +66,10 @@ export async function processSubmission(
   // Only the record says for sure what it is.
   const tools = both[record.test ? 'test' : 'live'];
   if (work.lost === true) tools.metrics.reconcileRequeued.inc();
-  if (await endsByCrashes(claimed, tools)) return undefined;
+  if (await isStoppedByCrashes(claimed, tools)) return undefined;
   const step = stepOf[record.state];
   if (step !== work.step) {
-    // The work is stale: the record moved on under the version that was read.
+    // The work is stale: a move keeps the version, and this record moved on.
     await giveBack(record, tools);
     return dueAtOnce(step, record, tools);
   }
@@ -109,8 +109,11 @@ const MAX_CRASHES = 5;
 const CRASHES_ALONE = 2;
 const CRASH_APART_MS = 60_000;
 
-/** A record may kill its workers, so it is tried alone after two deaths and given up after five. */
-async function endsByCrashes(claimed: Claimed, tools: AttemptTools): Promise<boolean> {
+/**
+ * True if no attempt is made now: a record may kill its workers, so after two deaths it waits for a
+ * random time, which lets it be tried alone, and after five it is given up.
+ */
+async function isStoppedByCrashes(claimed: Claimed, tools: AttemptTools): Promise<boolean> {
   const { record } = claimed;
   const { crashes = 0, takenOver } = record;
   if (crashes >= MAX_CRASHES) {
@@ -131,7 +134,7 @@ async function makeAttempt(attempt: Attempt, tools: AttemptTools): Promise<Next>
   try {
     return await inSpan(named, async (span) => {
       const verdict = await doStep(attempt, tools);
-      const result = 'failure' in verdict ? 'failed' : verdict.kind;
+      const result = resultOf(verdict);
       tools.metrics.attempts.inc({ step: attempt.step, result });
       if (verdict.kind === 'claim_lost') failSpan(span, 'claim_lost');
       else if ('failure' in verdict) failSpan(span, verdict.failure);
@@ -167,7 +170,7 @@ async function move(done: Done, attempt: Attempt, tools: AttemptTools): Promise<
     if (done.event === 'create_account') next = dueAtOnce('mail', record, tools);
   }
   noteMove(done, attempt, tools);
-  return { kind: 'done', next };
+  return { kind: 'moved', next };
 }
 
 /** The move also claims the record for the hand-over that the account holds already. */
@@ -193,7 +196,7 @@ async function moveToMail(
 
 /** Unless the step is done, puts the record back or gives it up. */
 async function end(verdict: Ended, attempt: Attempt, tools: AttemptTools): Promise<Next> {
-  if (verdict.kind === 'done') return verdict.next;
+  if (verdict.kind === 'moved') return verdict.next;
   // The claim may still be ours, as after a hold; if not, this changes nothing.
   if (verdict.kind === 'claim_lost') await giveBack(attempt.record, tools);
   else if (verdict.kind === 'waits') await putBack(verdict, 'waits', attempt, tools);
@@ -246,6 +249,11 @@ function dueAtOnce(step: Step, record: OpenRecord, { clock }: AttemptTools): Wor
 }
 
 /* What metrics, logs and traces are told. */
+
+function resultOf(verdict: Ended) {
+  if (verdict.kind === 'moved') return 'done';
+  return 'failure' in verdict ? 'failed' : verdict.kind;
+}
 
 function spanOf({ record, step, startedAt, traceparent }: Attempt): NamedSpan {
   const attributes = {

@@ -52,7 +52,7 @@ export function worksOf(records: readonly Hint[], step: Step, dueAt: Date): Work
 /**
  * - `serving`: what may begin begins, whenever work comes, ends, or the gate says so.
  * - `paused`: the database is away. Work comes and ends, and none begins.
- * - `closed`: for good. Nothing begins, and what still waits is handed to other processes.
+ * - `closed`: for good. Nothing begins. Accounts that wait are sent as jobs; e-mails are found by reconcile.
  */
 type LineMode = 'serving' | 'paused' | 'closed';
 const follows: Readonly<Record<LineMode, readonly LineMode[]>> = {
@@ -100,7 +100,7 @@ export class Line {
     test: new Map(),
     testMail: new Map(),
   };
-  /** Neither step may keep all that becomes free. */
+  /** The step that began last; the other is tried next, so that neither takes every free place. */
   #lastBegun: Step = 'mail';
   /** Called when work has begun. */
   onServed = (): void => {};

@@ -85,7 +85,7 @@ export class DueWork {
     return this.#pages({ state: { $in: [...openStates] }, test: true }, withoutPartners);
   }
 
-  /** Reads further pages without the partners of full ones, so that none hides others. */
+  /** Each further page leaves out the partners of full ones, so that none hides others. */
   async #pages(
     filter: Filter<SubmissionRecord>,
     withoutPartners: readonly string[],

@@ -174,7 +174,7 @@ export async function makeMove(
   return matchedCount === 1;
 }
 
-/** What a record has in a state, with all its dates, so that no state lacks them. */
+/** Sets or removes every date that depends on the state; used by each move. */
 export function entryOf(
   to: State,
   { now, retention }: Pick<MoveOptions, 'now' | 'retention'>,

@@ -78,7 +78,7 @@ export const cards = {
   dead_lettered: {
     meaning: 'retries used up: an operator decides; never deleted',
     answered: [202],
-    // The partner must not submit again; an operator is alerted.
+    // Shown as `processing`: the partner must not submit again, and an operator decides.
     status: 'processing',
     kept: 'decision',
     body: 'record',
@@ -241,7 +241,7 @@ export const moves: readonly Move[] = [
     'the same',
     mailable,
   ),
-  // An erased dead letter cannot be retried, so its alert would never stop.
+  // An erased dead letter cannot be retried, so it is rejected: else its alert would never stop.
   ...rows('erase', unfinished, 'rejected'),
   ...rows(
     'erase',

@@ -93,7 +93,7 @@ export type OpenRecord = SubmissionRecord & { readonly state: OpenState };
 /** Condition that leaves out tests. */
 export const live = { test: { $ne: true } } as const;
 
-/** Uses a partial index as small as the backlog. */
+/** Live records that have not ended. `dueAt` is named so that the small partial index is used. */
 export const liveOpen = {
   ...live,
   state: { $in: [...openStates] },

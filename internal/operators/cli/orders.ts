@@ -335,7 +335,7 @@ async function ofQuery(
   const total = limit ?? (await call.stores.submissions.count(values));
   const given = givenBy(call);
   const bounds = { limit: limit ?? Infinity, rate: yes ? rate : Infinity, stop };
-  // `never` counts targets that a repeat would not change either.
+  // `never`: not possible, neither now nor by a repeat.
   let [waiting, never] = [0, 0];
   return {
     action: name,

@@ -22,7 +22,7 @@ export interface OperatorAction {
   /** The beginning of the SHA-256 of an API key. */
   readonly keyId?: string;
   readonly count?: number;
-  /** The source of partner keys that got the database. */
+  /** The source of partner keys to which `installation move` gave the database. */
   readonly keysOf?: string;
   /** Findings of the self-audit that the operator put aside, as `findingName` has them. */
   readonly aside?: readonly string[];

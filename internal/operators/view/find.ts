@@ -32,7 +32,7 @@ export interface FoundByText {
 
 type Findable = Pick<Reads, 'submissions' | 'accounts'>;
 
-/** The request of a whole id, else those whose ids begin so. */
+/** The request with this id; if there is none, those whose ids begin alike. */
 export async function findById(id: string, reads: Findable, now: Date): Promise<FoundByText> {
   const seen = await lookUp(id, reads, now);
   if (!('missing' in seen)) return { found: [seen] };

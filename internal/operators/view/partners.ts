@@ -20,7 +20,7 @@ const flagsOf = (flagged: readonly Flagged[]) =>
 
 export type PartnerView = Awaited<ReturnType<typeof partnersView>>[number];
 
-/** `read`: the problems of Secrets, from a caller that has read them already. */
+/** `read` is given by a caller that reads the Secrets' problems anyway. */
 export async function partnersView(
   { keys, holds }: Pick<Reads, 'keys' | 'holds'>,
   now: Date,

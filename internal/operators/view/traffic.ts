@@ -213,7 +213,7 @@ const MEANINGS: Readonly<Record<string, string>> = {
   '401': 'its key has ended or was revoked, or came from a foreign address',
   '403': 'the partner or the key is inactive',
   '408': 'came too slowly',
-  '422': 'its Idempotency-Key was used with another body',
+  '422': 'its Idempotency-Key was used with another body, or its submission is erased',
   '429': 'over the limit of its address or of the partner',
   '500': 'our fault: not accepted, and may be sent again',
 };

@@ -7,7 +7,7 @@ export interface Setting<Process extends string = string> {
   readonly schema: z.ZodType;
   readonly usedBy: readonly Process[];
   readonly about: string;
-  /** Never printed; may come from the file in `NAME_FILE`. */
+  /** Never printed; may come from a file whose path is in `NAME_FILE`. */
   readonly secret?: true;
   /** If invalid, it is reported and the default is used: no promise depends on it. */
   readonly lenient?: true;
