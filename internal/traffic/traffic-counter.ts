@@ -26,6 +26,7 @@ import {
   MINUTE_MS,
   spans,
   startOf,
+  sumsPlace,
   trafficCollection,
   type Span,
   type TrafficDocument,
@@ -268,10 +269,14 @@ export class TrafficCounter {
     for (const span of Object.keys(spans) as Span[]) {
       for (const [minute, rows] of minutes)
         for (const [owner, row] of withEverybody(rows))
-          addTo(documents, { span, minute, owner }, '$inc', row);
+          addTo(documents, placeOf(span, minute, owner), '$inc', row);
       for (const [minute, row] of levels)
-        addTo(documents, { span, minute, owner: EVERYBODY }, '$max', row);
+        addTo(documents, placeOf(span, minute, EVERYBODY), '$max', row);
     }
+    for (const [minute, rows] of minutes)
+      for (const [owner, row] of rows)
+        if (owner !== EVERYBODY && !isTestOwner(owner))
+          addTo(documents, sumsPlace(minute, owner), '$inc', sumsOf(row));
     const written = `writes.${this.#writer}`;
     const number = this.#written;
     return [...documents]
@@ -334,19 +339,43 @@ interface Addition {
   readonly $max: CountsByName;
 }
 
+interface Place {
+  readonly _id: string;
+  readonly expiresAt: Date;
+  readonly part: number | string;
+}
+
+function placeOf(span: Span, minute: number, owner: string): Place {
+  const { ms, partMs } = spans[span];
+  const start = startOf(minute, ms);
+  return {
+    _id: documentId(span, start, owner),
+    expiresAt: expiryOf(span, start, owner),
+    part: Math.floor((minute - start) / partMs),
+  };
+}
+
+/** Empty if neither changed. */
+function sumsOf(row: CountsByName): CountsByName {
+  let [requests, failed] = [0, 0];
+  for (const [name, count] of row) {
+    if (name.startsWith('answers.')) requests += count;
+    if (/^(answers\.[45]|ends\.(?!completed$))/.test(name)) failed += count;
+  }
+  const sums = Object.entries({ requests, failed }).filter(([, count]) => count !== 0);
+  return new Map(sums);
+}
+
 function addTo(
   documents: Map<string, Addition>,
-  { span, minute, owner }: { readonly span: Span; readonly minute: number; readonly owner: string },
+  { _id, expiresAt, part }: Place,
   how: '$inc' | '$max',
   row: CountsByName,
 ): void {
-  const { ms, partMs } = spans[span];
-  const start = startOf(minute, ms);
-  const part = Math.floor((minute - start) / partMs);
-  const _id = documentId(span, start, owner);
+  if (row.size === 0) return;
   let document = documents.get(_id);
   if (document === undefined) {
-    document = { expiresAt: expiryOf(span, start, owner), $inc: new Map(), $max: new Map() };
+    document = { expiresAt, $inc: new Map(), $max: new Map() };
     documents.set(_id, document);
   }
   const values = document[how];

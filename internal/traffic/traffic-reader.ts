@@ -1,17 +1,20 @@
 /** Operators' reads of what was counted: of one owner over a time, or of all partners lately. */
 import type { Collection, Db } from 'mongodb';
-import { isTestOwner } from '../partner/key-terms.ts';
 import { DAY_MS, later } from '../platform/process/clock.ts';
-import { bounded, unlessTooLong } from '../platform/stores/mongo-read.ts';
+import { bounded } from '../platform/stores/mongo-read.ts';
 import {
   documentId,
   EVERYBODY,
   HOUR_MS,
   MINUTE_MS,
+  partnerOfPart,
   spans,
   startOf,
+  SUMS_SHARDS,
+  sumsId,
   trafficCollection,
   type Counts,
+  type PartnerSums,
   type Span,
   type TrafficDocument,
 } from './traffic.ts';
@@ -21,11 +24,6 @@ export const units = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS } as const;
 export type Unit = keyof typeof units;
 
 const spanOf = { minute: 'hour', hour: 'day', day: 'day' } as const satisfies Record<Unit, Span>;
-
-/** So that it takes a twentieth of the time. */
-const SHARED_TIMES = 20;
-/** With tests; more are not read. */
-const OWNERS_READ = 50_000;
 
 export interface Part {
   readonly at: Date;
@@ -42,10 +40,6 @@ export interface SeriesAsked {
 
 export class TrafficReader {
   readonly #collection: Collection<TrafficDocument>;
-  #partners: { readonly sums: ReadonlyMap<string, Counts>; readonly untilMs: number } = {
-    sums: new Map(),
-    untilMs: -Infinity,
-  };
   /** Once it is known, only old days go. */
   #since: Date | undefined;
 
@@ -97,40 +91,26 @@ export class TrafficReader {
     );
   }
 
-  /**
-   * Of each partner, without tests: the sum of the hour of `now` and the one before. A read of many
-   * partners is repeated the less often the longer it takes; one that takes too long has the last
-   * answer.
-   */
-  async partners(now: Date): Promise<ReadonlyMap<string, Counts>> {
-    const fromMs = performance.now();
-    if (fromMs < this.#partners.untilMs) return this.#partners.sums;
-    const sums = (await this.#readPartners(now).catch(unlessTooLong)) ?? this.#partners.sums;
-    const endMs = performance.now();
-    this.#partners = { sums, untilMs: endMs + SHARED_TIMES * (endMs - fromMs) };
-    return sums;
-  }
-
-  async #readPartners(now: Date): Promise<ReadonlyMap<string, Counts>> {
-    const hour = startOf(now.getTime(), HOUR_MS);
-    const sums = new Map<string, Counts>();
-    for (const at of [hour - HOUR_MS, hour]) {
-      const part = String(new Date(at).getUTCHours());
-      const first = documentId('day', at, '');
-      const found = await this.#collection
-        .find(
-          { _id: { $gte: first, $lt: first.replace(/ $/, '!') } },
-          { projection: { [`parts.${part}`]: 1 }, limit: OWNERS_READ, ...bounded },
-        )
-        .toArray();
-      for (const { _id, parts } of found) {
-        const owner = _id.slice(first.length);
-        const counts = parts?.[part];
-        if (counts === undefined || owner === EVERYBODY || isTestOwner(owner)) continue;
-        sums.set(owner, sumOf([sums.get(owner) ?? {}, counts]));
+  /** Of each partner, without tests: the sums of the hour of `now` and the one before. */
+  async partners(now: Date): Promise<ReadonlyMap<string, PartnerSums>> {
+    const hours = [now.getTime() - HOUR_MS, now.getTime()];
+    const shards = Array.from({ length: SUMS_SHARDS }, (_, shard) => shard);
+    const ids = hours.flatMap((at) => shards.map((shard) => sumsId(at, shard)));
+    const found = await this.#collection
+      .find({ _id: { $in: ids } }, { projection: { parts: 1 }, ...bounded })
+      .toArray();
+    const all = new Map<string, PartnerSums>();
+    for (const { parts = {} } of found)
+      for (const [part, sums] of Object.entries(parts)) {
+        const { requests = 0, failed = 0 } = sums as Partial<PartnerSums>;
+        const partner = partnerOfPart(part);
+        const known = all.get(partner) ?? { requests: 0, failed: 0 };
+        all.set(partner, {
+          requests: known.requests + requests,
+          failed: known.failed + failed,
+        });
       }
-    }
-    return sums;
+    return all;
   }
 
   /** The first hour in which anything was counted, as far as it is kept; undefined before that. */

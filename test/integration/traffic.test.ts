@@ -107,7 +107,11 @@ test('minutes, hours and days say the same of a partner, of its tests apart, and
     'hour 2026-11-28T12 *',
     'hour 2026-11-28T12 demo',
     'hour 2026-11-28T12 demo test',
+    'sums 2026-11-28T12 3',
   ]);
+  expect(await reader.partners(clock.now())).toEqual(
+    new Map([['demo', { requests: 4, failed: 1 }]]),
+  );
   const kept = documents.map(({ _id, expiresAt }) => [
     _id.slice(0, 4),
     _id.endsWith('test'),
@@ -119,6 +123,7 @@ test('minutes, hours and days say the same of a partner, of its tests apart, and
       'hour,true,2026-12-06',
       'day ,false,2028-01-03',
       'day ,true,2026-12-07',
+      'sums,false,2026-11-29',
     ]),
   );
 });
@@ -258,4 +263,30 @@ test('what waits for an absent store has a bound, beyond which only all are coun
   const { lost = 0 } = await sums(EVERYBODY);
   expect(lost).toBeGreaterThanOrEqual(partners);
   expect(await accepted('p1')).toBe(2);
+});
+
+test('partners of this hour and the last are read by 32 documents, however many they are', async () => {
+  const { counter, flush } = processOf(db, { rowsMax: 20_000, writeWithinMs: 5_000 });
+  const partners = 2_000;
+  const reads: Document[] = [];
+  const overWire = new TrafficReader(client.db(database));
+  for (const hour of [0, 1, 2]) {
+    for (let index = 0; index < partners; index += 1)
+      counter.answered(`p.${index}`, 'answers', hour === 0 ? 500 : 202, 1);
+    counter.ended('p.7', { receivedAt: clock.now(), history: [] }, 'rejected');
+    await flush();
+    time.ms += HOUR_MS;
+  }
+  time.ms -= HOUR_MS;
+  wire.instead((command) => {
+    if (command['find'] === 'traffic' || command['getMore']) reads.push(command);
+    return undefined;
+  });
+  const all = await overWire.partners(clock.now());
+  expect(all.size).toBe(partners);
+  expect([all.get('p.7'), all.get('p.8')]).toEqual([
+    { requests: 2, failed: 2 },
+    { requests: 2, failed: 0 },
+  ]);
+  expect(reads.map(({ filter }) => filter._id.$in.length)).toEqual([32]);
 });

@@ -65,6 +65,8 @@ export class Activity {
   readonly startedAt: Date;
   /** What all processors wait for, and since which round. */
   readonly #awaited = new Map<string, Date>();
+  /** What pods say is wrong, and since which round. */
+  #told: ReadonlyMap<string, Date> = new Map();
   /** The counters of each pod's last reading. */
   #seen: ReadonlyMap<string, Counters> = new Map();
 
@@ -87,6 +89,8 @@ export class Activity {
     }
     this.#seen = seen;
     this.pods = pods;
+    const told = pods.flatMap(({ faults, warnings }) => [...faults, ...warnings]);
+    this.#told = new Map(told.map(({ words }) => [words, this.#told.get(words) ?? at]));
     for (const what of ['relay', 'database']) {
       const isAway = this.#processors().every((pod) =>
         gauge([pod], 'worker_paused', { waits_for: what }),
@@ -111,6 +115,11 @@ export class Activity {
       relay: outageOf('relay', 'Relay'),
       database: outageOf('database', 'MongoDB'),
     };
+  }
+
+  /** Since when at least a pod has said so. */
+  toldSince(words: string): Date | undefined {
+    return this.#told.get(words);
   }
 
   #processors(): Pod[] {

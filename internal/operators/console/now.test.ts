@@ -2,7 +2,7 @@
 import { expect, test } from '@jest/globals';
 import type { Finding } from '../../partner/kept-findings.ts';
 import { createLogger } from '../../platform/process/log.ts';
-import { startOf, type Counts } from '../../traffic/traffic.ts';
+import { startOf, type Counts, type PartnerSums } from '../../traffic/traffic.ts';
 import { units, type SeriesAsked, type Part, type Unit } from '../../traffic/traffic-reader.ts';
 import type { TallyLine } from '../view/search.ts';
 import { nowTraffic, worstFirst } from '../view/traffic.ts';
@@ -163,6 +163,38 @@ test('what partners and applicants get is told, whichever part is at fault', asy
   ]);
 });
 
+test('what follows from an outage stands under its cause, with since when', () => {
+  const activity = new Activity(START);
+  activity.stored = { ...activity.stored, at: START };
+  const refused = { of: 'Relay', words: 'Relay at mail:25: the connection is refused' };
+  const processor = {
+    ...pod('processor', [['worker_paused', 1, { waits_for: 'relay' }]]),
+    faults: [refused],
+  };
+  const controller = pod('controller', [
+    ...WELL,
+    ['probe_mail_success', 0],
+    ['oldest_waiting_seconds', 7_200, { state: 'account_created' }],
+    ['records', 60, { state: 'account_created' }],
+    ['secret_problems', 1],
+  ]);
+  for (const seconds of [0, 10]) activity.add([pod('ingest'), processor, controller], at(seconds));
+  const { causes } = nowView(activity, at(10));
+  expect(causes).toMatchObject([
+    {
+      weight: 'bad',
+      what: refused.words,
+      since: START,
+      effects: [
+        { what: 'e-mails wait for the relay' },
+        { what: 'the relay did not take its last e-mail' },
+        { what: 'many wait for the e-mail, one for 2 h' },
+      ],
+    },
+    { weight: 'warn', who: 'partner Secrets', effects: [] },
+  ]);
+});
+
 test('one e-mail that waits is the fault of its recipient, and many are ours', () => {
   const problemsWith = (count: number) =>
     viewOf([
@@ -218,7 +250,7 @@ function trafficOf(countsAt: (at: Date, unit: Unit) => Counts) {
     return Promise.resolve(parts);
   };
   const seriesOf = () => Promise.resolve(new Map<string, Part[]>());
-  const partners = () => Promise.resolve(new Map<string, Counts>());
+  const partners = () => Promise.resolve(new Map<string, PartnerSums>());
   const countedSince = () => Promise.resolve(at(-600));
   return nowTraffic({ series, seriesOf, partners, countedSince }, at(30));
 }
@@ -240,9 +272,9 @@ test('a tile says its span, and the hour before or what is usual beside it', asy
     hour.getUTCHours() === 12 ? { answers: { '202': 1_000 * hour.getUTCDate() } } : {};
   expect(await tilesWith((when, unit) => (unit === 'minute' ? ofMinute(when) : {}))).toMatchObject({
     'Accepted (202)': '3,600 in the last hour the hour before: 7,200',
-    'Our fault (5xx)': '0 in the last hour the hour before: 60',
+    'Our faults (5xx)': '0 in the last hour the hour before: 60',
     'Time to accept, p99': 'below 10 ms in the last 5 minutes the hour before: over 5 s',
-    'Waiting for an account': '3 requests',
+    Finished: '0 in the last hour the hour before: 0',
   });
   const all = await tilesWith((when, unit) => (unit === 'minute' ? ofMinute : yesterday)(when));
   expect(all['Accepted (202)']).toBe(

@@ -44,21 +44,29 @@ interface NowProblem {
   /** An example: a request or an account. */
   readonly request?: string;
   readonly partner?: string;
+  /** The server whose fault this is, or perhaps follows from. */
+  readonly of?: string;
+  readonly since?: Date;
 }
 
+/** A cause has the problems that follow from it. */
+type Cause = NowProblem & { readonly effects: readonly NowProblem[] };
+
 const PROCESSES = ['ingest', 'processor', 'controller'];
-const WAITS: Readonly<Record<string, string>> = {
-  relay: 'e-mails wait for the relay',
-  database: 'work waits for the database',
+const WAITS: Readonly<Record<string, { readonly of: string; readonly what: string }>> = {
+  relay: { of: 'Relay', what: 'e-mails wait for the relay' },
+  database: { of: 'MongoDB', what: 'work waits for the database' },
 };
 
 export function nowView(activity: Activity, now: Date) {
   const { pods, stored } = activity;
   const last = activity.rounds.at(-1);
+  const problems = problemsOf(activity, now);
   return {
     fresh: freshness(activity, now),
     readAt: { pods: last?.at, stored: stored.at },
-    problems: problemsOf(activity, now),
+    problems,
+    causes: groupedByCause(problems),
     unread: unreadOf(activity),
     putAside: stored.putAside,
     last,
@@ -94,6 +102,25 @@ function unreadOf({ rounds, stored, pods }: Activity): string[] {
   return parts.flatMap(([name, isRead]) => (isRead ? [] : [name]));
 }
 
+/** What pods say of a server is the cause of all else that is of it. */
+function groupedByCause(problems: readonly NowProblem[]): Cause[] {
+  const causes = new Map<string, NowProblem>();
+  for (const one of problems)
+    if (one.of && one.since && !causes.has(one.of)) causes.set(one.of, one);
+  return problems
+    .flatMap((one): Cause[] => {
+      const cause = causes.get(one.of ?? '');
+      if (cause === undefined) return [{ ...one, effects: [] }];
+      const effects = problems.filter((other) => other.of === one.of && other !== cause);
+      const weight = [cause, ...effects].some((each) => each.weight === 'bad') ? 'bad' : 'warn';
+      return one === cause ? [{ ...cause, weight, effects }] : [];
+    })
+    .toSorted(worseFirst);
+}
+
+const worseFirst = ({ weight }: NowProblem, other: NowProblem): number =>
+  weight.localeCompare(other.weight);
+
 /** Worst first. */
 function problemsOf(activity: Activity, now: Date): NowProblem[] {
   const { pods, rounds, stored } = activity;
@@ -102,15 +129,15 @@ function problemsOf(activity: Activity, now: Date): NowProblem[] {
   const isRead = rounds.length > 0 && pods.every(({ isUnread }) => !isUnread);
   const absent = PROCESSES.filter((name) => isRead && !isThere(name));
   const processors = pods.filter(({ component }) => component === 'processor').length;
-  const paused = Object.entries(WAITS).flatMap(([waitsFor, what]) => {
+  const paused = Object.entries(WAITS).flatMap(([waitsFor, { of, what }]) => {
     const labels = { waits_for: waitsFor };
     const { length } = pods.filter((pod) => gauge([pod], 'worker_paused', labels));
-    return length === 0 ? [] : [bad(`${length} of ${processors} processors`, what)];
+    return length === 0 ? [] : [bad(`${length} of ${processors} processors`, what, { of })];
   });
   const all = [
     ...absent.map((name) => bad(name, `no ${name} answers`)),
-    ...shared(pods, 'bad', 'faults'),
-    ...(fault === undefined ? [] : [bad('console', fault)]),
+    ...shared(activity, 'bad', 'faults'),
+    ...(fault === undefined ? [] : [bad('console', fault, { of: 'MongoDB' })]),
     ...paused,
     ...causesOf(pods, now, secrets.length > 0),
     ...deadLetters(dead),
@@ -118,9 +145,9 @@ function problemsOf(activity: Activity, now: Date): NowProblem[] {
     ...findingsOf(activity),
     ...failedShares(activity, now),
     ...atTheirLimit(stored),
-    ...shared(pods, 'warn', 'warnings'),
+    ...shared(activity, 'warn', 'warnings'),
   ];
-  return all.toSorted(({ weight }, other) => weight.localeCompare(other.weight));
+  return all.toSorted(worseFirst);
 }
 
 const bad = (who: string, what: string, links: Partial<NowProblem> = {}): NowProblem => ({
@@ -140,28 +167,33 @@ function causesOf(pods: readonly Pod[], now: Date, namesSecrets: boolean): NowPr
   const countedAgo = now.getTime() / 1_000 - counted;
   const ending = value('partners_keys_ending');
   const ago = (seconds: number): string => duration(seconds * 1_000);
-  const warn = (who: string, what: string): NowProblem => ({ weight: 'warn', who, what });
+  const warn = (who: string, what: string, of?: string): NowProblem => ({
+    weight: 'warn',
+    who,
+    what,
+    ...defined({ of }),
+  });
   const causes: [isSo: boolean, NowProblem][] = [
     [gauge(pods, 'leader') === 0, bad('controller', 'none leads')],
     [
       gauge(pods, 'probe_success') === 0,
-      bad('standing probe', 'its last test submission was not completed'),
+      bad('standing probe', 'its last test submission was not completed', { of: 'MongoDB' }),
     ],
     [
       gauge(pods, 'probe_mail_success') === 0,
-      warn('standing probe', 'the relay did not take its last e-mail'),
+      warn('standing probe', 'the relay did not take its last e-mail', 'Relay'),
     ],
     [
       account! > ACCOUNT_WAITS_S,
-      bad('requests', `one has waited ${ago(account!)} for its account`),
+      bad('requests', `one has waited ${ago(account!)} for its account`, { of: 'MongoDB' }),
     ],
     [
       mail! > MAIL_WAITS_S && value('records', { state: 'account_created' }) >= MANY,
-      warn('requests', `many wait for the e-mail, one for ${ago(mail!)}`),
+      warn('requests', `many wait for the e-mail, one for ${ago(mail!)}`, 'Relay'),
     ],
     [
       counted > 0 && countedAgo > COUNTED_WITHIN_S,
-      warn('controller', `what waits was counted ${ago(countedAgo)} ago`),
+      warn('controller', `what waits was counted ${ago(countedAgo)} ago`, 'MongoDB'),
     ],
     [
       !namesSecrets && value('secret_problems') > 0,
@@ -190,17 +222,22 @@ function deadLetters({ lines, from }: Activity['stored']['dead']): NowProblem[] 
 
 /** Pods that say the same share a line. */
 function shared(
-  pods: readonly Pod[],
+  activity: Activity,
   weight: NowProblem['weight'],
   said: 'faults' | 'warnings',
 ): NowProblem[] {
-  const all = pods.flatMap((pod) =>
-    pod[said].map(({ words: what }) => ({ what, who: `${pod.component} ${pod.at}`.trim() })),
+  const all = activity.pods.flatMap((pod) =>
+    pod[said].map(({ of, words: what }) => ({
+      of,
+      what,
+      who: `${pod.component} ${pod.at}`.trim(),
+    })),
   );
   return [...Map.groupBy(all, ({ what }) => what)].map(([what, same]) => ({
     weight,
     what,
     who: same.map(({ who }) => who).join(', '),
+    ...defined({ of: same[0]?.of, since: activity.toldSince(what) }),
   }));
 }
 
@@ -270,7 +307,7 @@ function failedShares(activity: Activity, now: Date): NowProblem[] {
   const refused = `${undeliverable} of ${mails} e-mails of the last hour were refused for good`;
   const isRefused = undeliverable >= REFUSED_LEAST && undeliverable / mails > REFUSED_SHARE;
   return [
-    ...(failed > 0 ? [{ weight, who: 'partners', what } as const] : []),
+    ...(failed > 0 ? [{ weight, who: 'partners', what, of: 'MongoDB' } as const] : []),
     ...(isRefused ? [{ weight: 'warn', who: 'applicants', what: refused } as const] : []),
   ];
 }

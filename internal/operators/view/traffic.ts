@@ -1,4 +1,5 @@
 /** What requests were answered and how they ended, over a range, as pages and tables show it. */
+import { ownerName, TESTS_KEPT_SECONDS } from '../../partner/key-terms.ts';
 import { DAY_MS } from '../../platform/process/clock.ts';
 import {
   ACCEPT_MS,
@@ -242,13 +243,9 @@ export const NOW_LINES: ChartLines = {
   turnedAway: (counts) => figuresOf(counts).turnedAway,
   faults: (counts) => figuresOf(counts).faults,
   p99Ms: ({ accept }) => finite(timeBelow(accept, 0.99)),
-  completed: ({ finished = {} }) => finished['completed'] ?? 0,
   forAccount: ({ waits }) => waits?.['recorded'],
   forMail: ({ waits }) => waits?.['account_created'],
-  mailsTaken: ({ mails = {} }) => mails['accepted'] ?? 0,
-  mailsNotTaken: ({ mails }) => total(mails, (result) => result !== 'accepted'),
   finished: ({ finished }) => total(finished),
-  otherEnds: ({ finished }) => total(finished, (state) => state !== 'completed'),
 };
 
 const finite = (ms: number | undefined): number | undefined =>
@@ -309,8 +306,52 @@ export async function trafficView(
   };
 }
 
+type Tried = (counts: Counts) => number | undefined;
+const rejectedFor =
+  (code: string): Tried =>
+  ({ reasons }) =>
+    total(reasons?.['rejected'], (why) => why.split(' ')[1] === code);
+const answeredWith =
+  (status: string): Tried =>
+  ({ answers }) =>
+    answers?.[status];
+
+/** Of docs/contract.md, those that leave a count of their own. */
+const ENDINGS: Readonly<Record<string, Tried>> = {
+  completed: ({ ends }) => ends?.['completed'],
+  'rejected: duplicate_ein': rejectedFor('duplicate_ein'),
+  'rejected: duplicate_email': rejectedFor('duplicate_email'),
+  'rejected: duplicate': rejectedFor('duplicate'),
+  'rejected: discarded': rejectedFor('discarded'),
+  'not delivered': ({ ends }) => ends?.['undeliverable'],
+  'sent again with its Idempotency-Key': answeredWith('replayed'),
+  ...Object.fromEntries(
+    ['400', '403', '408', '422', '429', '500'].map((status) => [
+      `answered ${status}`,
+      answeredWith(status),
+    ]),
+  ),
+};
+
+/** Which endings a partner's tests had, as long as tests are kept. */
+export async function certificationOf(
+  partner: string,
+  now: Date,
+  traffic: Pick<TrafficReader, 'series'>,
+) {
+  const since = new Date(startOf(now.getTime(), DAY_MS) - TESTS_KEPT_SECONDS * 1_000);
+  const owner = ownerName(partner, { test: true });
+  const days = await traffic.series(owner, { unit: 'day', since, until: now });
+  const counts = countsIn(days);
+  const endings = Object.entries(ENDINGS).map(([words, tried]) => ({
+    words,
+    isTried: (tried(counts) ?? 0) > 0,
+  }));
+  return { since, requests: figuresOf(counts).requests, endings };
+}
+
 /** Of all partners; the others have fewer failed requests. */
-export const PARTNERS_SHOWN = 100;
+export const PARTNERS_SHOWN = 30;
 const LATELY_MINUTES = 5;
 /** Fewer days do not say what is usual. */
 const USUAL_DAYS = 3;
@@ -330,7 +371,7 @@ export async function nowTraffic(
     traffic.partners(now),
     traffic.countedSince(now),
   ]);
-  const worst = [...lastHours].map(([partner, sums]) => ({ partner, ...figuresOf(sums) }));
+  const worst = [...lastHours].map(([partner, sums]) => ({ partner, ...sums }));
   const shown = worst.toSorted(worstFirst).slice(0, PARTNERS_SHOWN);
   const theirs = await traffic.seriesOf(
     shown.map(({ partner }) => partner),
@@ -349,8 +390,11 @@ export async function nowTraffic(
     hourBefore: countsIn(before),
     /** The last five minutes, and the one that has just begun. */
     lately: countsIn(last.slice(-LATELY_MINUTES - 1)),
-    /** Accepted in this hour of the last days; undefined if too few were counted. */
-    usual: usualOf(hours, now),
+    /** In this hour of the last days; undefined if too few were counted. */
+    usual: {
+      accepted: usualOf(hours, now, ({ answers }) => answers?.['202']),
+      finished: usualOf(hours, now, ({ finished }) => finished && total(finished)),
+    },
     /** Worst first. */
     partners: [...theirs].map(([partner, parts]) => ({
       partner,
@@ -373,14 +417,18 @@ export function worstFirst(
   return weight(other) - weight(one) || other.requests - one.requests;
 }
 
-function usualOf(hours: readonly Part[], now: Date) {
-  const accepted = hours
+function usualOf(
+  hours: readonly Part[],
+  now: Date,
+  figure: (counts: Counts) => number | undefined,
+) {
+  const figures = hours
     .filter(
       ({ at }) => at.getUTCHours() === now.getUTCHours() && now.getTime() - at.getTime() >= HOUR_MS,
     )
-    .flatMap(({ counts }) => counts.answers?.['202'] ?? []);
-  if (accepted.length < USUAL_DAYS) return undefined;
-  return { least: Math.min(...accepted), most: Math.max(...accepted) };
+    .flatMap(({ counts }) => figure(counts) ?? []);
+  if (figures.length < USUAL_DAYS) return undefined;
+  return { least: Math.min(...figures), most: Math.max(...figures) };
 }
 
 /** A search for an example ends then. */
