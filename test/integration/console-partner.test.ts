@@ -111,9 +111,23 @@ const follow = async (selector: string): Promise<string> => {
 };
 
 test('requests are counted once, by outcome, and reasons beneath, for each range', async () => {
-  expect(await open('/partners/demo')).toMatch(
-    /139 requests; the hour before: 0\. Accepted: 93\. Time to accept, p99: below 3 ms/,
-  );
+  expect(await open('/partners/demo')).toMatch(/Accepted: 93\. Time to accept, p99: below 3 ms/);
+  expect(await page.$$eval('.stat', (all) => all.map((one) => one.textContent.trim()))).toEqual([
+    'Requests139 the hour before: 0',
+    'Completed50.4 % 70 requeststhe hour before: –',
+    'Rejected16.5 % 23 requeststhe hour before: –',
+    'Turned away33.1 % 46 requeststhe hour before: –',
+  ]);
+  // One that certifies has tests alone.
+  const tried = () =>
+    page.$$eval('[aria-label="Endings tried"] .good', (all) =>
+      all.map((one) => one.parentElement!.textContent.trim()),
+    );
+  expect(await tried()).toEqual(['completed']);
+  expect(await accessFaults(page)).toEqual([]);
+  await follow('a[href="?range=7d&mode=test"]:not(.seg a)');
+  expect(await page.$eval('.stat dd', (one) => one.textContent.trim())).toBe('1');
+  await open('/partners/demo');
   expect(await cells('Outcomes')).toEqual([
     '70 Completed 50.4 %  ',
     '46 Turned away 33.1 %  ',
@@ -134,8 +148,9 @@ test('requests are counted once, by outcome, and reasons beneath, for each range
     `6 400 demo ${KEY} 192.0.2.7 `,
   ]);
   const shows = async (total: string): Promise<void> => {
-    await eventually(`${total} requests`, async () =>
-      new RegExp(`^${total} requests;`, 'm').test(await textOf(page)),
+    await eventually(
+      `${total} requests`,
+      async () => (await page.$eval('.stat dd', (one) => one.textContent.trim())) === total,
     );
     expect(await page.$$eval('.chart .block', ({ length }) => length)).toBeGreaterThan(0);
   };
@@ -201,6 +216,22 @@ test('the file has what the list shows, masked, and no cell that a spreadsheet w
   expect(others).toHaveLength(22);
 });
 
+test('the file for the partner has a line for each reason, and nothing of an applicant', async () => {
+  await open('/partners/demo');
+  const href = await page.$eval('a[href*="reasons.csv"]', ({ href: address }) => address);
+  const answer = await fetch(href);
+  const text = await answer.text();
+  const [head, ...lines] = text.trimEnd().split('\r\n');
+  expect(head).toBe('"request_id","received_at","state","field","code"');
+  expect(lines).toHaveLength(2 * 23);
+  expect(
+    lines.filter((one) => /^"req_\w+","[^"]+Z","rejected","ein","taken"$/.test(one)),
+  ).toHaveLength(20);
+  expect(text).not.toMatch(/cmd|example|Ltd|6789/);
+  const wrong = await fetch(`${desk.url}/partners/demo/reasons.csv?since=2020-01-01`);
+  expect(wrong.status).toBe(400);
+});
+
 test('times are UTC, or the own ones by a switch that is remembered', async () => {
   await page.emulateTimezone('Asia/Kolkata');
   expect(await open('/partners/demo')).toMatch(/from \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC/);
@@ -257,7 +288,8 @@ test('where time runs out, the newest are counted, and the page says since when'
 async function pageOf(turnedAway: object): Promise<string> {
   const range = rangeOf('1h', now);
   const view = await trafficView('demo', range, now, new TrafficReader(world.stores.db));
-  const model = { partner: 'demo', keys: [], undo: [], secrets: [], rangeNames: [] };
+  const certification = { since: now, requests: 0, endings: [] };
+  const model = { partner: 'demo', keys: [], undo: [], secrets: [], rangeNames: [], certification };
   const asked = { name: '1h', since: '', until: '', test: false };
   const shown = { title: '', now, listOf: () => '', asked, said: new Map(), view, turnedAway };
   return htmlOf('partner', { ...model, ...shown });

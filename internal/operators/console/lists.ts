@@ -17,7 +17,7 @@ export const LIST_PAGE = 50;
 /** A search that takes longer shows how far it came. */
 const LIST_WITHIN_MS = 3_000;
 /** Some MB in memory; more is work for the database's own tools. */
-const CSV_ROWS = 5_000;
+export const CSV_ROWS = 5_000;
 
 type QueryString = Readonly<Record<string, unknown>>;
 
@@ -112,7 +112,7 @@ function csvOf(rows: readonly FoundRow[]): string {
 /** Spreadsheets run text that begins like a formula, also in full width or behind blanks. */
 const FORMULA = /^[\s\u{fffd}]*[=+\-@\uff1d\uff0b\uff0d\uff20]/u;
 
-function cellOf(value: string): string {
+export function cellOf(value: string): string {
   const text = printable(value);
   return `"${(FORMULA.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;
 }

@@ -12,7 +12,7 @@ import { addressOfAsset, iconOf } from './assets.ts';
 import looks from './looks.json' with { type: 'json' };
 import { causesOf, keyStatusInWords, switchedOffBy, type PartnerView } from '../view/partners.ts';
 import { toneOf } from '../view/request.ts';
-import { utcSeconds } from '../view/words.ts';
+import { fromNow, utcSeconds } from '../view/words.ts';
 
 interface Model {
   readonly title: string;
@@ -86,6 +86,9 @@ const words = {
     date === undefined
       ? '–'
       : new Html(`<time datetime="${date.toISOString()}">${utcSeconds(date)} UTC</time>`),
+  /** Also how far that is from `now`. */
+  timeAnd: (date: Date | undefined, now: Date): Html | string =>
+    date === undefined ? '–' : words.timed(`${utcSeconds(date)} UTC, ${fromNow(date, now)}`),
   /** Marks the times in the text. */
   timed: (text: string): Html =>
     new Html(escaped(text).replace(UTC, '<time datetime="$1T$2Z">$&</time>')),

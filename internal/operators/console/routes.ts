@@ -5,7 +5,7 @@ import { kindNamed } from '../../self-audit/rules.ts';
 import type { Trail } from '../trail/trail.ts';
 import type { Clock } from '../../platform/process/clock.ts';
 import { defined } from '../../platform/process/defined.ts';
-import { ownerName } from '../../partner/key-terms.ts';
+import { ownerName, smallestBound } from '../../partner/key-terms.ts';
 import { lookUp, type FoundSubmission } from '../view/look-up.ts';
 import { keysView, partnersView, reactivation, secretsOf } from '../view/partners.ts';
 import type { Reads } from '../view/reads.ts';
@@ -13,6 +13,7 @@ import { requestView } from '../view/request.ts';
 import { deadLettersView } from '../view/search.ts';
 import { text, typed, when, WHY_MAX } from '../view/search-fields.ts';
 import {
+  certificationOf,
   chartOf,
   lastErrors,
   NOW_LINES,
@@ -24,7 +25,7 @@ import {
 import { COUNTED_WITHIN_MS, turnedAwayView } from '../view/turned-away.ts';
 import type { Activity } from './activity.ts';
 import { addFind } from './find.ts';
-import { addRequestLists, addressOf } from './lists.ts';
+import { addRequestLists, addressOf, cellOf, CSV_ROWS } from './lists.ts';
 import { nowView } from './now.ts';
 import { LIMITED, type ConsolePerson } from './sign-in.ts';
 import { readsInTurns, type InTurn } from './turns.ts';
@@ -50,6 +51,7 @@ export function addRoutes(app: FastifyInstance, tools: ConsoleTools, clock: Cloc
   addRequest(app, tools, clock);
   addLists(app, tools, clock, inTurn);
   addPartners(app, tools, clock, inTurn);
+  addReasonsFile(app, tools, clock, inTurn);
   addRequestLists(app, tools.reads, clock, inTurn);
 }
 
@@ -227,10 +229,12 @@ function addPartners(
     const now = clock.now();
     const asked = askedRange(request.query as QueryOfRange, now);
     const fromKey = nameIn(request, 'keys');
-    const [keys, partners, traffic] = await inTurn(request, () =>
+    const [keys, partners, certification, limit, traffic] = await inTurn(request, () =>
       Promise.all([
         keysView(reads, partner),
         partnersView(reads, now),
+        certificationOf(partner, now, reads.traffic),
+        limitOf(partner, reads),
         trafficOfPartner(partner, asked, now, reads),
       ]),
     );
@@ -253,11 +257,58 @@ function addPartners(
         addressOf(request.url.split('?')[0]!, { ...asked.query, keys: keysPage.next }),
       asked,
       rangeNames,
+      certification,
+      limit,
+      file: addressOf(`/partners/${encodeURIComponent(partner)}/reasons.csv`, asked.query),
       ...traffic,
       listOf: listsOf(asked.range, partner, asked.test),
       undo,
     });
   });
+}
+
+/** For the partner itself: its ids and why, and nothing of an applicant. */
+function addReasonsFile(
+  app: FastifyInstance,
+  { reads: { submissions } }: ConsoleTools,
+  clock: Clock,
+  inTurn: InTurn,
+): void {
+  app.get('/partners/:partner/reasons.csv', async (request, reply) => {
+    const { partner } = request.params as { partner: string };
+    const asked = askedRange(request.query as QueryOfRange, clock.now());
+    if (asked.fault !== undefined) return reply.say(400, asked.fault);
+    const { since, until } = asked.range;
+    const of = { partner, mode: asked.test ? 'test' : 'live', since, until } as const;
+    const lists = await inTurn(request, () =>
+      Promise.all(
+        (['rejected', 'undeliverable'] as const).map((state) =>
+          submissions.list({ ...of, state }, CSV_ROWS),
+        ),
+      ),
+    );
+    const lines = lists.flatMap(({ found }) =>
+      found.flatMap(({ _id, receivedAt, state, reasons = [] }) =>
+        reasons.map(({ field = '', code }) => [_id, receivedAt.toISOString(), state, field, code]),
+      ),
+    );
+    const head = ['request_id', 'received_at', 'state', 'field', 'code'];
+    const isWhole = lists.every(({ next }) => next === undefined);
+    return reply
+      .type('text/csv; charset=utf-8')
+      .header(
+        'content-disposition',
+        `attachment; filename="reasons${isWhole ? '' : '-newest'}.csv"`,
+      )
+      .header('cache-control', 'no-store')
+      .send([head, ...lines].map((cells) => `${cells.map(cellOf).join(',')}\r\n`).join(''));
+  });
+}
+
+/** Requests a minute by the terms of its keys; undefined without a bound. */
+async function limitOf(partner: string, { keys }: ConsoleTools['reads']) {
+  const inUse = (await keys.list(partner)).filter(({ revokedAt }) => revokedAt === undefined);
+  return smallestBound(inUse.map(({ terms }) => terms)).maxPerMinute;
 }
 
 /** A field of the address; undefined if it is empty or given twice. */
