@@ -339,13 +339,13 @@ interface Addition {
   readonly $max: CountsByName;
 }
 
-interface Place {
+interface DocumentPart {
   readonly _id: string;
   readonly expiresAt: Date;
   readonly part: number | string;
 }
 
-function placeOf(span: Span, minute: number, owner: string): Place {
+function placeOf(span: Span, minute: number, owner: string): DocumentPart {
   const { ms, partMs } = spans[span];
   const start = startOf(minute, ms);
   return {
@@ -368,7 +368,7 @@ function sumsOf(row: CountsByName): CountsByName {
 
 function addTo(
   documents: Map<string, Addition>,
-  { _id, expiresAt, part }: Place,
+  { _id, expiresAt, part }: DocumentPart,
   how: '$inc' | '$max',
   row: CountsByName,
 ): void {

@@ -179,7 +179,8 @@ test('what follows from an outage stands under its cause, with since when', () =
     ['secret_problems', 1],
   ]);
   for (const seconds of [0, 10]) activity.add([pod('ingest'), processor, controller], at(seconds));
-  const { causes } = nowView(activity, at(10));
+  const { causes, wrongSince } = nowView(activity, at(10));
+  expect(wrongSince).toEqual(START);
   expect(causes).toMatchObject([
     {
       weight: 'bad',

@@ -67,6 +67,8 @@ export function nowView(activity: Activity, now: Date) {
     readAt: { pods: last?.at, stored: stored.at },
     problems,
     causes: groupedByCause(problems),
+    /** Since when at least a pod has told of something that it still tells of. */
+    wrongSince: problems.flatMap(({ since }) => since ?? []).toSorted(byTime)[0],
     unread: unreadOf(activity),
     putAside: stored.putAside,
     last,
@@ -117,6 +119,8 @@ function groupedByCause(problems: readonly NowProblem[]): Cause[] {
     })
     .toSorted(worseFirst);
 }
+
+const byTime = (one: Date, other: Date): number => one.getTime() - other.getTime();
 
 const worseFirst = ({ weight }: NowProblem, other: NowProblem): number =>
   weight.localeCompare(other.weight);
