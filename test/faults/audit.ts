@@ -176,6 +176,7 @@ export function audit(input: AuditInput): AuditResult {
         const before = earlier?.answer?.at ?? Infinity;
         const waited = createdAt.getTime() - (later?.sentAt ?? -Infinity);
         return (
+          !allows.has('overtaken') &&
           before < (later?.sentAt ?? -Infinity) &&
           waited < WAITED_FOR_MS &&
           ![id, requestId].some((one) => facts.reopened.has(one)) &&

@@ -33,7 +33,9 @@ export type Allowance =
   /** The relay refused the recipient, or the mail bounced. */
   | 'undeliverable'
   /** The relay cut every hand-over of a request. */
-  | 'dead_letter';
+  | 'dead_letter'
+  /** A processor of a version that does not ask which request came first. */
+  | 'overtaken';
 
 export interface Expectation {
   readonly raises: readonly string[];

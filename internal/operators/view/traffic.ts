@@ -310,7 +310,7 @@ type Tried = (counts: Counts) => number | undefined;
 const rejectedFor =
   (code: string): Tried =>
   ({ reasons }) =>
-    total(reasons?.['rejected'], (why) => why.split(' ')[1] === code);
+    total(reasons?.['rejected'], (fieldAndCode) => fieldAndCode.split(' ')[1] === code);
 const answeredWith =
   (status: string): Tried =>
   ({ answers }) =>
