@@ -140,6 +140,48 @@ test('in a browser, an operator sees the plan of a dead letter, says why, and re
   expect(await page.$('a[href="/orders/hold/acme"]')).not.toBeNull();
 });
 
+test('a request names one step; what was typed is kept, and the open page renews itself', async () => {
+  const { id } = await completed();
+  const other = await completed();
+  const { page } = await logIn('operator', `/requests/${id}`, desk);
+  const seen = await textOf(page);
+  expect(await page.$$('a.main')).toHaveLength(1);
+  const away = await page.browserContext().newPage();
+  await away.goto(`${desk.url}/requests/${id}`);
+  await away.type('#why', 'begun');
+
+  await act(`/orders/bounce/${id}`, { status: '5.1.1' });
+  await page.bringToFront();
+  await eventually('the page to be renewed', async () => /Not delivered/.test(await textOf(page)));
+  const text = await textOf(page);
+  expect(text).toMatch(/It has changed: [^]*Ask the partner for the right address\./);
+  expect(text).toContain('nobody has its link');
+  expect([seen, text].join()).not.toMatch(/none handed over|open until[^]*open until/);
+  await away.bringToFront();
+  await eventually('the other page to say so', async () => /Reload$/m.test(await textOf(away)));
+  expect(await away.$eval('#why', (field) => (field as { value?: string }).value)).toBe('begun');
+  expect(await accessFaults(away)).toEqual([]);
+  await away.close();
+
+  await page.bringToFront();
+  await Promise.all([page.waitForNavigation(), page.click('a.main')]);
+  expect(page.url()).toContain(`/orders/correct-email/${id}`);
+  await page.type('#email', other.application.email);
+  await page.type('#why', 'ticket 9');
+  await Promise.all([page.waitForNavigation(), page.click('main form button')]);
+  expect(await textOf(page)).toContain('the address belongs to another account');
+  const kept = await page.$$eval('main form input:not([type=hidden])', (all) =>
+    all.map((field) => (field as { value?: string }).value),
+  );
+  expect(kept).toEqual([other.application.email, 'ticket 9']);
+  expect(await accessFaults(page)).toEqual([]);
+
+  await page.goto(`${desk.url}/orders/retry/${other.id}`);
+  expect(await textOf(page)).toContain('Nothing was changed');
+  await Promise.all([page.waitForNavigation(), page.click('main a')]);
+  expect(page.url()).toBe(`${desk.url}/requests/${other.id}`);
+});
+
 test('each order is done, and its repeat is refused', async () => {
   const { id, application, mails } = await completed();
   const stateOf = async () => (await world.record(id))?.state;
@@ -176,6 +218,8 @@ test('each order is done, and its repeat is refused', async () => {
   expect((await world.record(dead))?.state).toBe('closed');
   await twice(`/orders/reopen/${dead}`);
   await world.recordIn('completed', dead);
+  await twice(`/orders/release-account/${dead}`, { typed: dead });
+  expect(await accounts.findOne({ requestId: dead })).toHaveProperty('releasedAt');
 
   const holds = world.stores.db.collection<{ _id: string }>(PARTNER_HOLDS);
   await twice('/orders/hold/acme');

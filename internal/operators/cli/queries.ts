@@ -128,7 +128,7 @@ function pageOf(view: RequestView, now: Date): string {
   lines.push(
     heading('Timeline', ' (UTC)'),
     table(view.timeline.map(happeningRow)),
-    heading('Next', `  ${printable(view.next)}`),
+    heading('Next', `  ${printable(view.json.next)}`),
   );
   if (offers.length > 0)
     lines.push(
@@ -140,7 +140,7 @@ function pageOf(view: RequestView, now: Date): string {
 }
 
 function happeningRow(
-  { at, what, times, until = at }: Happening,
+  { at, what, said = '', times, until = at }: Happening,
   index: number,
   all: readonly Happening[],
 ): string[] {
@@ -151,7 +151,7 @@ function happeningRow(
   return [
     utc(at),
     styleText('dim', before === undefined ? '' : `+${duration(sinceMs)}`),
-    what + often,
+    what + said + often,
   ];
 }
 

@@ -6,6 +6,7 @@ import { defined } from '../../platform/process/defined.ts';
 import { timeOfId } from '../../platform/stores/ids.ts';
 import { printable } from '../../application/fields.ts';
 import { states } from '../../submission/states.ts';
+import type { SubmissionRecord } from '../../submission/submission.ts';
 import type { Search } from '../../submission/support-queries.ts';
 import type { Reads } from '../view/reads.ts';
 import { rowOf, type FoundRow } from '../view/search.ts';
@@ -38,6 +39,7 @@ export function addRequestLists(
         title: 'Requests',
         states,
         asked: search === undefined ? {} : asked,
+        chips: search === undefined ? [] : chipsOf(asked),
         faults,
         ...more,
       });
@@ -50,6 +52,7 @@ export function addRequestLists(
     const older = isWhole ? list.next : found.at(-1)?._id;
     return page({
       found: found.map((record) => rowOf(record, false)),
+      list: addressOf('', { list: listOf(asked) }),
       older,
       // Nothing older than the last row of a whole page was searched.
       searchedTo: isWhole && list.next !== undefined ? timeOfId(list.next) : undefined,
@@ -67,6 +70,44 @@ export function addRequestLists(
       .header('cache-control', 'no-store')
       .send(csvOf(found.map((record) => rowOf(record, false))));
   });
+}
+
+/** The query of a list, which is never empty. */
+const listOf = (asked: QueryString): string => addressOf('', asked).slice(1) || 'all';
+
+/** Each filter, with the address of the list without it. */
+const chipsOf = ({ before: _before, ...asked }: QueryString) =>
+  Object.entries(asked).map(([name, value]) => {
+    return { name, value, without: addressOf('/requests', { ...asked, [name]: undefined }) };
+  });
+
+/** Where the request stands on the page of the list from which it was opened. */
+export async function placeIn(
+  list: string,
+  id: string,
+  { submissions }: Pick<Reads, 'submissions'>,
+  now: Date,
+) {
+  const asked = Object.fromEntries([...new URLSearchParams(list)].filter(([, value]) => value));
+  const href = addressOf('/requests', asked);
+  const { search } = searchOf(asked, now);
+  if (search === undefined) return undefined;
+  const { found } = await submissions.list(search, LIST_PAGE + 1, LIST_WITHIN_MS);
+  const index = found.findIndex(({ _id }) => _id === id);
+  if (index < 0) return { href };
+  const linkTo = (to: SubmissionRecord | undefined, of = list): string | undefined =>
+    to && addressOf(`/requests/${to._id}`, { list: of });
+  return {
+    href,
+    at: index + 1,
+    of: Math.min(found.length, LIST_PAGE),
+    previous: linkTo(found[index - 1]),
+    // The first of the next page is opened from that page.
+    next: linkTo(
+      found[index + 1],
+      index + 1 === LIST_PAGE ? listOf({ ...asked, before: id }) : list,
+    ),
+  };
 }
 
 export function addressOf(path: string, asked: QueryString): string {

@@ -1,6 +1,6 @@
 /** Operators' actions: shows an order's plan, asks for a reason, and does what was shown. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { bounce, close, correctEmail, reopen, resend, retry } from '../orders/moves.ts';
+import { bounce, close, correctEmail, release, reopen, resend, retry } from '../orders/moves.ts';
 import {
   givenFields,
   isFinal,
@@ -61,19 +61,20 @@ function actionOf(
   called: string,
   open: Order,
   givenBy: Action['givenBy'],
-  field?: keyof typeof FIELDS,
+  { field, name = called.split(' ').at(-1)! }: { field?: keyof typeof FIELDS; name?: string } = {},
 ): [string, Action] {
-  return [called.split(' ').at(-1)!, { called, open, givenBy, ...defined({ field }) }];
+  return [name, { called, open, givenBy, ...defined({ field }) }];
 }
 
-/** Orders of many, `erase` and `account release` are commands only. */
+/** Orders of many and `erase` are commands only. */
 const actions: ReadonlyMap<string, Action> = new Map([
   actionOf('retry', retry, ofRequest),
   actionOf('resend', resend, ofRequest),
-  actionOf('account correct-email', correctEmail, ofRequest, 'email'),
-  actionOf('bounce', bounce, ofRequest, 'status'),
+  actionOf('account correct-email', correctEmail, ofRequest, { field: 'email' }),
+  actionOf('bounce', bounce, ofRequest, { field: 'status' }),
   actionOf('close', close, ofRequest),
   actionOf('reopen', reopen, ofRequest),
+  actionOf('account release', release, ofRequest, { name: 'release-account' }),
   actionOf('partner hold', holdPartner, ofPartner),
   actionOf('partner release', releasePartner, ofPartner),
   actionOf('partner disable', disablePartner, ofPartner),
@@ -92,9 +93,16 @@ export interface OrderParts {
 type Answer = (reply: FastifyReply) => FastifyReply;
 
 const say =
-  (status: number, sentence: string): Answer =>
+  (status: number, sentence: string, about: About): Answer =>
   (reply) =>
-    reply.say(status, sentence);
+    reply.say(status, sentence, backTo(about));
+
+/** Where an order came from; a key's own page is its partner's, which only its plan knows. */
+function backTo({ requestId, partnerId }: About) {
+  if (requestId !== undefined) return { href: `/requests/${requestId}`, name: 'the request' };
+  if (partnerId === undefined) return { href: '/partners', name: 'the partners' };
+  return { href: `/partners/${encodeURIComponent(partnerId)}`, name: `partner ${partnerId}` };
+}
 
 export function addOrders(app: FastifyInstance, parts: OrderParts): void {
   const path = '/orders/:name/:part';
@@ -110,7 +118,7 @@ export function addOrders(app: FastifyInstance, parts: OrderParts): void {
     const person = request.person!;
     if (person.role !== 'operator') return reply.say(403, NOT_ALLOWED);
     const context = parts.orderContextOf(person);
-    return answered(reply, order.part, parts, async () => {
+    return answered(reply, order, parts, async () => {
       const opened = await order.action.open(order.about, context);
       return impossible(opened) ?? formOf(order, opened, context);
     });
@@ -121,7 +129,7 @@ export function addOrders(app: FastifyInstance, parts: OrderParts): void {
     const person = request.person!;
     if (person.role === 'operator') {
       const form = filledIn(request.body as object);
-      return answered(reply, order.part, parts, (begin) =>
+      return answered(reply, order, parts, (begin) =>
         carryOut(order, form, parts.orderContextOf(person, form['why']), begin),
       );
     }
@@ -134,7 +142,7 @@ export function addOrders(app: FastifyInstance, parts: OrderParts): void {
     await withDeadline(refused, REFUSAL_WITHIN_MS, 'the trail').catch((error: unknown) =>
       parts.log.warn({ reason: faultOf(error, parts) }, 'a refusal was not noted'),
     );
-    return reply.say(403, NOT_ALLOWED);
+    return reply.say(403, NOT_ALLOWED, backTo(about));
   });
 }
 
@@ -153,21 +161,32 @@ async function carryOut(
 ): Promise<Answer> {
   const { action, about } = order;
   const { given, faults } = givenIn(form, action);
-  const opened = await action.open({ ...about, ...given }, context);
+  const opened = await action
+    .open({ ...about, ...given }, context)
+    .catch((error: unknown): Promise<OpenOrder> => {
+      if (!(error instanceof OrderRefused) || action.field === undefined) throw error;
+      faults[action.field] = `${error.message}.`;
+      return action.open(about, context);
+    });
   const { words } = opened;
   const cannot = impossible(opened);
   if (cannot !== undefined) return cannot;
-  const { why } = form;
   if (form['seen'] !== opened.seen)
-    return formOf(order, opened, context, { why, changed: true, status: 409 });
+    return formOf(order, opened, context, {
+      // What confirmed another plan confirms nothing here.
+      form: { ...form, typed: '' },
+      changed: true,
+      status: 409,
+    });
   const name = confirmationOf(action, words.about);
   if (name !== undefined && form['typed'] !== name) faults['typed'] = `It must be ${name}.`;
   if (Object.keys(faults).length > 0)
-    return formOf(order, opened, context, { why, faults, status: 400 });
+    return formOf(order, opened, context, { form, faults, status: 400 });
   if (!(await opened.act(begin)))
     return say(
       409,
       `${words.subject} was changed by somebody else meanwhile: look at it and decide again.`,
+      words.about,
     );
   const model = { ...modelOf(order, opened), done: words.done };
   return (reply) => reply.page('order', model);
@@ -193,19 +212,21 @@ export async function inTime<T>(
 
 async function answered(
   reply: FastifyReply,
-  part: string,
+  { part, about }: Pick<Asked, 'part' | 'about'>,
   parts: OrderParts,
   work: (begin: () => void) => Promise<Answer>,
 ): Promise<FastifyReply> {
   const ended = await inTime(ORDER_WITHIN_MS, work);
   if ('result' in ended) return ended.result(reply);
-  if (ended.error instanceof OrderRefused) return reply.say(409, `${ended.error.message}.`);
+  if (ended.error instanceof OrderRefused)
+    return reply.say(409, `${ended.error.message}.`, backTo(about));
   const fault = faultOf(ended.error, parts);
   return reply.say(
     503,
     ended.hasBegun
       ? `It is not known whether it was done: ${fault}. Look at ${part} before you do it again.`
       : `Nothing was changed: ${fault}.`,
+    backTo(about),
   );
 }
 
@@ -220,7 +241,7 @@ function faultOf(error: unknown, { databaseFault, log }: OrderParts): string {
 function impossible({ plan, words }: OpenOrder): Answer | undefined {
   if (plan.to !== undefined) return undefined;
   const why = plan.nothing === undefined ? plan.whyNot : `needs nothing: ${plan.nothing}`;
-  return say(409, `Nothing was changed: ${words.subject} ${why}.`);
+  return say(409, `Nothing was changed: ${words.subject} ${why}.`, words.about);
 }
 
 function givenIn(form: Readonly<Record<string, string>>, { field }: Action) {
@@ -242,7 +263,6 @@ const confirmationOf = ({ called }: Action, { partnerId, requestId }: About): st
 
 function modelOf({ name, part, action }: Asked, { plan, words, seen }: OpenOrder) {
   const { about, notes = [], would, done } = words;
-  const { requestId, partnerId } = about;
   return {
     title: `${name} ${part}`,
     would: would ?? done,
@@ -252,10 +272,7 @@ function modelOf({ name, part, action }: Asked, { plan, words, seen }: OpenOrder
     seen,
     field: action.field && { name: action.field, ...FIELDS[action.field] },
     typed: confirmationOf(action, about),
-    back:
-      requestId === undefined
-        ? `/partners/${encodeURIComponent(partnerId ?? '')}`
-        : `/requests/${requestId}`,
+    back: backTo(about),
     whyMax: WHY_MAX,
   };
 }
@@ -265,14 +282,15 @@ async function formOf(
   opened: OpenOrder,
   context: OrderContext,
   more: {
-    readonly why?: string | undefined;
+    /** As it was sent. */
+    readonly form?: Readonly<Record<string, string>>;
     readonly changed?: true;
     readonly faults?: Readonly<Record<string, string>>;
     readonly status?: number;
   } = {},
 ): Promise<Answer> {
   const counts = await countsOf(opened.words.about, context);
-  const model = { faults: {}, ...modelOf(order, opened), counts, ...more };
+  const model = { faults: {}, form: {}, ...modelOf(order, opened), counts, ...more };
   return (reply) => reply.page('order', model);
 }
 

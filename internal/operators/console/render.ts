@@ -24,8 +24,12 @@ interface Model {
 declare module 'fastify' {
   interface FastifyReply {
     page(name: string, model: Model): FastifyReply;
-    /** A page of one sentence. */
-    say(status: number, sentence: string): FastifyReply;
+    /** A page of one sentence; `back` is where it leads, in place of the first page. */
+    say(
+      status: number,
+      sentence: string,
+      back?: { readonly href: string; readonly name: string },
+    ): FastifyReply;
   }
 }
 
@@ -66,6 +70,9 @@ const numbers = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 /** A time as `internal/operators/view` writes it. */
 const UTC = /(\d{4}-\d\d-\d\d) (\d\d:\d\d(?::\d\d(?:\.\d+)?)?) UTC/g;
 
+const REQUEST_ID = /\breq_[0-9a-z]{26}\b/g;
+const COMMAND = /"partner-ingest ([^"]*)"/;
+
 /** What every template may use. */
 const words = {
   number: (value: number | undefined): string =>
@@ -89,18 +96,26 @@ const words = {
   /** Also how far that is from `now`. */
   timeAnd: (date: Date | undefined, now: Date): Html | string =>
     date === undefined ? '–' : words.timed(`${utcSeconds(date)} UTC, ${fromNow(date, now)}`),
-  /** Marks the times in the text. */
+  /** Marks the times in the text, and links requests. */
   timed: (text: string): Html =>
-    new Html(escaped(text).replace(UTC, '<time datetime="$1T$2Z">$&</time>')),
+    new Html(
+      escaped(text)
+        .replace(UTC, '<time datetime="$1T$2Z">$&</time>')
+        .replace(REQUEST_ID, '<a href="/requests/$&">$&</a>'),
+    ),
   partnerLink: (name: string): Html =>
     new Html(`<a href="/partners/${encodeURIComponent(name)}">${escaped(name)}</a>`),
   activeOf: ({ active, inactive }: PartnerView['keys']): string =>
     `${active} of ${active + inactive}`,
-  /** Opens in a new tab, so that a list stays. */
-  request: (id: string): Html =>
-    new Html(
-      `<a class="nowrap" href="/requests/${encodeURIComponent(id)}" target="_blank" rel="noopener">${escaped(id)}</a>`,
-    ),
+  /**
+   * Opens in a new tab, so that what was found stays; with the query string of a `list`, the page
+   * leads back and on.
+   */
+  request: (id: string, list = ''): Html => {
+    const address = `/requests/${encodeURIComponent(id)}${escaped(list)}`;
+    const tab = list === '' ? ' target="_blank" rel="noopener"' : '';
+    return new Html(`<a class="nowrap" href="${address}"${tab}>${escaped(id)}</a>`);
+  },
   /** A figure that leads to the list it counts. */
   listLink: (address: string, count: number): Html =>
     new Html(`<a href="${escaped(address)}">${numbers.format(count)}</a>`, true),
@@ -113,6 +128,8 @@ const words = {
     new Html(
       `<span class="nowrap"><svg class="bar ${tone}" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true"><rect width="${Math.min(1, share) * 100}" height="6"/></svg>${escaped(figure)}</span>`,
     ),
+  sign: (look: string): Html => new Html(iconOf(lookOf(look)[1]!)),
+  toneOf,
   stateWords: (state: string): string => lookOf(state)[0]!,
   /** The name that commands and lists use is shown on hover. */
   badge: (state: string, tone: string): Html => {
@@ -130,6 +147,7 @@ const words = {
   causesOf,
   /** Replaced by this installation's command. */
   run: (order: string): Html => commandOf('partner-ingest', order),
+  told: (text: string): Html => words.timed(text),
   act: (): Html => new Html(''),
   switchedOffBy,
   keyStatusInWords,
@@ -140,7 +158,7 @@ function commandOf(command: string, order: string): Html {
   const typed = order.replace(/^partner-ingest /, '');
   const [name = ''] = /^[a-z-]+( [a-z-]+(?= |$))*/.exec(typed) ?? [];
   return new Html(
-    `<code class="command" data-name="${name}">${escaped(`${command} ${typed}`)}</code>`,
+    `<code class="command" data-name="the command ${name}">${escaped(`${command} ${typed}`)}</code>`,
   );
 }
 
@@ -175,6 +193,11 @@ export function addPages(
   },
 ): void {
   const run = (order: string): Html => commandOf(command, order);
+  /** A sentence whose commands are those of this installation. */
+  const told = (text: string): Html => {
+    const parts = text.split(COMMAND).map((part, at) => (at % 2 ? run(part) : words.timed(part)));
+    return new Html(parts.map((one) => one.text).join(''));
+  };
   /** A link to the plan, for an operator only. */
   const actFor =
     (person: ConsolePerson | undefined) =>
@@ -192,6 +215,7 @@ export function addPages(
       colour: colourOf(place),
       deadLetters: deadLetters(),
       run,
+      told,
       act: actFor(this.request.person),
       now: clock.now(),
       ...model,
@@ -202,7 +226,7 @@ export function addPages(
       .header('cache-control', 'no-store')
       .send(html);
   });
-  app.decorateReply('say', function say(this: FastifyReply, status: number, sentence: string) {
-    return this.page('message', { title: TITLES[status] ?? 'Not done', status, message: sentence });
+  app.decorateReply('say', function say(this: FastifyReply, status, message, back) {
+    return this.page('message', { title: TITLES[status] ?? 'Not done', status, message, back });
   });
 }

@@ -25,7 +25,7 @@ import {
 import { COUNTED_WITHIN_MS, turnedAwayView } from '../view/turned-away.ts';
 import type { Activity } from './activity.ts';
 import { addFind } from './find.ts';
-import { addRequestLists, addressOf, cellOf, CSV_ROWS } from './lists.ts';
+import { addRequestLists, addressOf, cellOf, CSV_ROWS, placeIn } from './lists.ts';
 import { nowView } from './now.ts';
 import { LIMITED, type ConsolePerson } from './sign-in.ts';
 import { readsInTurns, type InTurn } from './turns.ts';
@@ -48,7 +48,7 @@ export function addRoutes(app: FastifyInstance, tools: ConsoleTools, clock: Cloc
   addNow(app, tools, clock);
   const inTurn = readsInTurns();
   addFind(app, tools, clock, inTurn);
-  addRequest(app, tools, clock);
+  addRequest(app, tools, clock, inTurn);
   addLists(app, tools, clock, inTurn);
   addPartners(app, tools, clock, inTurn);
   addReasonsFile(app, tools, clock, inTurn);
@@ -73,18 +73,23 @@ export function filledIn(form: object): Form {
   return Object.fromEntries(all.filter(([, value]) => value !== ''));
 }
 
-function addRequest(app: FastifyInstance, tools: ConsoleTools, clock: Clock): void {
+function addRequest(app: FastifyInstance, tools: ConsoleTools, clock: Clock, inTurn: InTurn): void {
   const find = (request: FastifyRequest) =>
     lookUp((request.params as { id: string }).id, tools.reads, clock.now());
   const page = async (
     reply: FastifyReply,
     found: FoundSubmission,
-    { reveal, fault }: { readonly reveal: boolean; readonly fault?: string },
+    {
+      reveal,
+      fault,
+      list,
+    }: { readonly reveal: boolean; readonly fault?: string; readonly list?: unknown },
   ) =>
     reply.page('request', {
       title: `Request ${found._id}`,
       reveal,
       fault,
+      list,
       whyMax: WHY_MAX,
       status: fault === undefined ? 200 : 400,
       view: await requestView(found, tools.reads, {
@@ -95,9 +100,11 @@ function addRequest(app: FastifyInstance, tools: ConsoleTools, clock: Clock): vo
     });
   app.get('/requests/:id', async (request, reply) => {
     const found = await find(request);
-    return 'missing' in found
-      ? reply.say(404, found.missing)
-      : page(reply, found, { reveal: false });
+    if ('missing' in found) return reply.say(404, found.missing);
+    const name = nameIn(request, 'list');
+    const list =
+      name && (await inTurn(request, () => placeIn(name, found._id, tools.reads, clock.now())));
+    return page(reply, found, { reveal: false, list });
   });
   app.post('/requests/:id/reveal', LIMITED, async (request, reply) => {
     const person = request.person!;

@@ -27,18 +27,27 @@ interface NoticedOutage {
 
 const PROGRAM = 'partner-ingest';
 
-/** `waits` only for an open request. */
+interface Step {
+  /** Only of an open request. */
+  readonly waits?: string;
+  /** A sentence for people, without the command of `order`. */
+  readonly next: string;
+  /** The name of the offered order that it asks for. */
+  readonly order?: string;
+}
+
 export function nextStep(
   record: FoundSubmission,
   account: Account | undefined,
   { now, onHold, line }: Circumstances,
-): { readonly waits?: string; readonly next: string } {
-  const { _id: id, dueAt, partnerId, version } = record;
-  if (!isOpen(record.state)) return { next: afterEnd(record, account) };
+): Step {
+  const { dueAt, partnerId, version } = record;
+  if (!isOpen(record.state)) return afterEnd(record, account);
   if (onHold)
     return {
       waits: `"partner release": partner ${partnerId} is on hold`,
-      next: `${partnerId} is on hold: "${PROGRAM} partner release ${partnerId}" lets it go on`,
+      next: `${partnerId} is on hold until an operator releases it`,
+      order: 'release',
     };
   const until = claimEnd(record, now);
   if (until !== undefined)
@@ -63,7 +72,8 @@ export function nextStep(
   if (dueAt > now && version > 0)
     return {
       waits: `a retry at ${utcSeconds(dueAt)} UTC, ${fromNow(dueAt, now)}`,
-      next: `a processor takes it by itself then; "${PROGRAM} retry ${id}" makes it due now`,
+      next: 'a processor takes it by itself then; a retry makes it due now',
+      order: 'retry',
     };
   if (line?.processors === 0)
     return { waits: 'a processor: none answers', next: 'it is due: start a processor' };
@@ -81,42 +91,66 @@ function untilBack(what: string, { since, why }: NoticedOutage) {
   };
 }
 
-function afterEnd(record: FoundSubmission, account: Account | undefined): string {
-  const { _id: id, state } = record;
+function afterEnd(record: FoundSubmission, account: Account | undefined): Step {
+  const { state } = record;
   if (record.erasedAt !== undefined)
-    return 'nothing: its personal data is gone, and with it what could be worked on';
-  if (record.test) return 'nothing: it is a test';
+    return { next: 'nothing: its personal data is gone, and with it what could be worked on' };
+  if (record.test) return { next: 'nothing: it is a test' };
   if (account?.releasedAt !== undefined)
-    return 'nothing: the account was released; the partner may apply again';
+    return { next: 'nothing: the account was released; the partner may apply again' };
   if (record.releasedAt !== undefined && account !== undefined)
-    return `its release was cut off: "${PROGRAM} account release ${id} --yes" completes it`;
+    return {
+      next: 'its release was cut off: release it again to complete it',
+      order: 'release-account',
+    };
   const used = account?.activation?.usedAt !== undefined;
   if (used && (state === 'undeliverable' || state === 'dead_lettered')) {
-    return `the link has been used, so the e-mail arrived: "${PROGRAM} retry ${id}" completes it and mails nothing`;
+    return {
+      next: 'the link has been used, so the e-mail arrived: a retry completes it and mails nothing',
+      order: 'retry',
+    };
   }
   switch (state) {
     case 'completed':
-      if (used) return 'nothing: the applicant has activated the account';
-      return `nothing; if the e-mail got lost: "${PROGRAM} resend ${id} --yes"`;
+      return used
+        ? { next: 'nothing: the applicant has activated the account' }
+        : { next: 'nothing; if the e-mail got lost, send it again', order: 'resend' };
     case 'rejected':
-      return 'the partner sends a corrected application; this one stays rejected';
+      return { next: afterRejection(record) };
     case 'undeliverable':
-      return `ask the partner for the right address: "${PROGRAM} account correct-email ${id} ADDRESS --yes"`;
+      return { next: 'ask the partner for the right address', order: 'correct-email' };
     case 'dead_lettered':
-      return `correct the cause (last error), then "${PROGRAM} retry ${id}"`;
+      return { next: 'correct the cause (last error), then retry it', order: 'retry' };
     case 'closed':
-      return `nothing: an operator closed it; "${PROGRAM} reopen ${id} --yes" is the only way back`;
+      return {
+        next: 'nothing: an operator closed it; to reopen it is the only way back',
+        order: 'reopen',
+      };
     case 'malformed':
-      return 'the partner corrects its program and sends the application again';
+      return { next: 'the partner corrects its program and sends the application again' };
     case 'refused':
-      return 'the partner uses a valid key and sends the application again';
+      return { next: 'the partner uses a valid key and sends the application again' };
     case 'withdrawn':
-      return 'the partner sends it again, as its 500 said';
+      return { next: 'the partner sends it again, as its 500 said' };
     case 'recorded':
     case 'account_created':
     default:
-      return 'this version does not know the state: use the version that wrote it';
+      return { next: 'this version does not know the state: use the version that wrote it' };
   }
+}
+
+/** The request whose account the rejected applicant has already. */
+export const duplicateIn = ({ reasons = [] }: Pick<FoundSubmission, 'reasons'>) =>
+  reasons.find(({ duplicateOf }) => duplicateOf !== undefined)?.duplicateOf;
+
+function afterRejection(record: FoundSubmission): string {
+  const { reasons = [] } = record;
+  const other = duplicateIn(record);
+  if (other === undefined)
+    return 'the partner sends a corrected application; this one stays rejected';
+  const isOnly = reasons.every(({ duplicateOf }) => duplicateOf !== undefined);
+  const more = isOnly ? '' : '; the other faults the partner corrects';
+  return `the account exists already, of ${other}: help the applicant there${more}`;
 }
 
 /** An order that the console offers, too. */
@@ -167,6 +201,7 @@ export function offersFor(
       can('release'),
       'free its e-mail address and EIN for a new application',
       `account release ${id} --yes ${named}`,
+      act('release-account'),
     ],
     [erasedAt === undefined, 'show its personal data', `show ${id} --reveal ${named}`],
     [

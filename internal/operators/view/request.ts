@@ -1,14 +1,14 @@
 /** One request: what it asked for, what became of it and why, and what may be done with it. */
 import { linkState, type Account } from '../../account/account.ts';
 import { isEmailAddress } from '../../application/email-address.ts';
-import { type Applicant, eachField, printable } from '../../application/fields.ts';
+import { type Applicant, eachField, namedAsSent, printable } from '../../application/fields.ts';
 import { defined } from '../../platform/process/defined.ts';
 import { referenceOf } from '../../platform/stores/ids.ts';
 import { cardOf, isOpen, type State } from '../../submission/states.ts';
 import type { SubmissionRecord } from '../../submission/submission.ts';
 import { checkRecord, findingName, kinds, printOf, type Kind } from '../../self-audit/rules.ts';
 import type { FoundSubmission } from './look-up.ts';
-import { nextStep, offersFor, type LineState } from './next.ts';
+import { duplicateIn, nextStep, offersFor, type LineState } from './next.ts';
 import { errorOf, fromNow, utc, utcSeconds } from './words.ts';
 import { maskApplicant } from './mask.ts';
 import { accountJson, bodyInWords, recordJson, sentInWords, traceIdOf } from './record.ts';
@@ -80,10 +80,15 @@ export async function requestView(
   const wrong = await wrongWith(record, account, circumstances, reads.aside);
   const next = [...wrong, step.next].join('; ');
   const offers = offersFor(record, account, circumstances);
+  const asked = offers.find(({ order }) => order && order.name === step.order);
   const happenings = timeline(record, account, actions);
+  const { business_name: business } = namedAsSent(maskApplicant(record.applicant ?? {}, reveal));
   return {
     requestId: record._id,
     test: record.test === true,
+    business: record.erasedAt === undefined ? business : undefined,
+    partnerId: record.partnerId,
+    received: record.pastRetention ? undefined : record.receivedAt,
     state: record.state,
     meaning: cardOf(record.state)?.meaning ?? 'a state that this version does not know',
     tone: toneOf(record.state),
@@ -95,7 +100,9 @@ export async function requestView(
     })),
     timeline: happenings,
     next,
-    offers,
+    /** The other request of a duplicate. */
+    sameAs: record.state === 'rejected' ? duplicateIn(record) : undefined,
+    offers: offers.map((one) => ({ ...one, isNext: one === asked })),
     /**
      * Requests of the same e-mail address or EIN, newest first; at most `OTHERS_LISTED` of each.
      */
@@ -108,8 +115,11 @@ export async function requestView(
         account: account === undefined ? undefined : accountJson(account, reveal, now),
         waits_for: waits,
       }),
-      timeline: happenings,
-      next,
+      timeline: happenings.map(({ look: _look, said = '', ...one }) => ({
+        ...one,
+        what: one.what + said,
+      })),
+      next: asked === undefined ? next : `${next}: "${asked.command}"`,
       commands: offers.map(({ what, command }) => ({ what, command })),
       others: others.map(({ _id, state }) => ({ request_id: _id, state })),
     },
@@ -162,7 +172,10 @@ function factsOf(
     ['sent', sentInWords(record)],
     ['idempotency', keyInWords(record)],
     ['applicant', applicant === undefined ? undefined : personInWords(applicant, reveal)],
-    ['account', account === undefined ? undefined : accountInWords(account, reveal, now)],
+    [
+      'account',
+      account === undefined ? undefined : accountInWords(account, record, { reveal, now }),
+    ],
     ['trace', traceIdOf(record)],
     ['mails', account?.mail === undefined ? undefined : mailsInWords(account.mail)],
     ['attempts', record.attempts === 0 ? undefined : `${record.attempts} failed in this state`],
@@ -191,18 +204,33 @@ function personInWords(person: Applicant, reveal: boolean): string {
     .join(', ');
 }
 
-function accountInWords(account: Account, reveal: boolean, now: Date): string {
+function accountInWords(
+  account: Account,
+  { state }: SubmissionRecord,
+  { reveal, now }: { readonly reveal: boolean; readonly now: Date },
+): string {
   if (account.releasedAt !== undefined)
     return `${account._id}, released ${fromNow(account.releasedAt, now)}`;
   const { email } = maskApplicant({ email: account.email }, reveal);
-  return `${account._id} for ${email}, ${linkInWords(account, now)}`;
+  const link = state === 'undeliverable' ? unreachedLink(account) : undefined;
+  return `${account._id} for ${email}, ${link ?? linkInWords(account, now)}`;
 }
+
+/** Only who got the e-mail can open its link. */
+const unreachedLink = ({ activation }: Account): string | undefined =>
+  activation !== undefined && activation.usedAt === undefined
+    ? 'its e-mail was refused or came back, so nobody has its link'
+    : undefined;
 
 function linkInWords(account: Account, now: Date): string {
   const { usedAt, expiresAt } = account.activation ?? {};
   if (usedAt !== undefined) return `its link has been used ${fromNow(usedAt, now)}`;
   if (expiresAt === undefined)
     return account.notifiedAt === undefined ? 'no link sent yet' : 'its link was removed';
+  if (account.notifiedAt === undefined)
+    return (account.mail?.possible ?? 0) > 0
+      ? 'its link may have been mailed'
+      : 'its link has not been mailed';
   return linkState(account, now) === 'expired'
     ? `its link expired ${fromNow(expiresAt, now)}`
     : `its link is open until ${utcSeconds(expiresAt).slice(0, 16)} UTC`;

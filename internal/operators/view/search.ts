@@ -1,5 +1,6 @@
 /** Requests that a search finds, and the kinds of faults in them by number. */
 import { ownerName } from '../../partner/key-terms.ts';
+import type { StoredReason } from '../../application/reasons.ts';
 import { defined } from '../../platform/process/defined.ts';
 import type { State } from '../../submission/states.ts';
 import type { SubmissionRecord } from '../../submission/submission.ts';
@@ -24,9 +25,12 @@ export function rowOf(record: SubmissionRecord, reveal: boolean) {
     partner: ownerName(record.partnerId ?? '', record),
     email: record.erasedAt === undefined ? email : 'erased',
     ein,
-    why: record.reasons?.map(({ code }) => code).join(', ') ?? errorOf(record) ?? '',
+    why: record.reasons?.map(reasonInWords).join(', ') ?? errorOf(record) ?? '',
   };
 }
+
+const reasonInWords = ({ field, code }: StoredReason): string =>
+  field === undefined ? code : `${field}: ${code}`;
 
 const personalFilters = ['email', 'domain', 'emailStart', 'ein', 'name'] as const;
 

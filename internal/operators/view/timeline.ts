@@ -12,6 +12,10 @@ import { causeInWords, factInWords } from './words.ts';
 export interface Happening {
   readonly at: Date;
   readonly what: string;
+  /** A name in the console's `looks.json`: a state, or what else happened. */
+  readonly look: string;
+  /** The relay's own words, which follow `what`; of folded events, those of the last. */
+  readonly said?: string;
   readonly times?: number;
   readonly until?: Date;
 }
@@ -19,7 +23,7 @@ export interface Happening {
 interface TimelineEvent {
   readonly at: Date;
   readonly what: string;
-  /** Follows `what`; for folded events, that of the last. */
+  readonly look: string;
   readonly said?: string;
   /** Follows `what`, except for folded events. */
   readonly took?: string;
@@ -38,10 +42,14 @@ export function timeline(
     ...states.slice(0, made + 1),
     ...handOversOf(account?.mail).map((mail) => mailInWords(mail, states[made]?.notBefore)),
     ...states.slice(made + 1),
-    ...entries.map((entry) => ({ at: entry.at, what: actionInWords(entry) })),
+    ...entries.map((entry) => ({
+      at: entry.at,
+      what: actionInWords(entry),
+      look: 'operator',
+    })),
     ...(record.erasedAt === undefined
       ? []
-      : [{ at: record.erasedAt, what: 'personal data erased' }]),
+      : [{ at: record.erasedAt, what: 'personal data erased', look: 'erased' }]),
   ];
   // The stable sort keeps an e-mail between the states it follows and leads to.
   const ms = ({ at, notBefore = at }: TimelineEvent): number => notBefore.getTime();
@@ -53,7 +61,12 @@ function statesInWords(record: SubmissionRecord): TimelineEvent[] {
   let notBefore = new Date(0);
   return record.history.map((entry, index) => {
     if (entry.at > notBefore) notBefore = entry.at;
-    return { at: entry.at, what: stateInWords(entry, record, index), notBefore };
+    return {
+      at: entry.at,
+      what: stateInWords(entry, record, index),
+      look: entry.state,
+      notBefore,
+    };
   });
 }
 
@@ -66,11 +79,17 @@ function folded(events: readonly TimelineEvent[]): Happening[] {
     else runs.push([event]);
   }
   return runs.map(([first, ...more]) => {
-    const { at, what, said = '', took = '' } = first;
+    const { at, what, look, took = '' } = first;
     const last = more.at(-1);
-    return last === undefined
-      ? { at, what: what + said + took }
-      : { at, what: what + (last.said ?? ''), times: more.length + 1, until: last.at };
+    const { said } = last ?? first;
+    const run = last && { times: more.length + 1, until: last.at };
+    return {
+      at,
+      what: last === undefined ? what + took : what,
+      look,
+      ...defined({ said }),
+      ...run,
+    };
   });
 }
 
@@ -120,9 +139,11 @@ function mailInWords(mail: MailHandOver, made: Date | undefined): TimelineEvent 
   const at = endedAt ?? startedAt;
   const notBefore = made !== undefined && result !== 'aborted' && at < made ? made : at;
   if (endedAt === undefined)
-    return { at, what: `${HANDED}: no result noted, it may be out`, notBefore };
+    return { at, what: `${HANDED}: no result noted, it may be out`, look: 'mail', notBefore };
   const took = ` after ${duration(endedAt.getTime() - startedAt.getTime())}`;
-  return { at, what: endingInWords(mail), said: relaySaid(mail), took, notBefore };
+  const look = result === 'accepted' || result === 'ambiguous' ? 'mail' : 'mail not taken';
+  const said = relaySaid(mail) || undefined;
+  return { at, what: endingInWords(mail), look, ...defined({ said }), took, notBefore };
 }
 
 /** The relay's answer, which only people may see. */
@@ -138,7 +159,7 @@ function endingInWords({ result, phase, cause, code, enhancedCode }: MailHandOve
     case 'accepted':
       return `${HANDED}: accepted (${answer})`;
     case 'refused':
-      return `${HANDED}: answered ${answer} at ${phase}`;
+      return `e-mail tried: the mail server answered ${answer} at ${phase}`;
     case 'ambiguous':
       return `${HANDED}: no answer after the content; it may be out`;
     case 'unreachable':

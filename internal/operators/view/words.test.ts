@@ -41,6 +41,29 @@ test.each([
   expect(told.waits).toMatch(waits);
 });
 
+test.each<[string, object, object | undefined, RegExp]>([
+  ['rejected', { reasons: [{ code: 'invalid_format' }] }, undefined, /^the partner sends a corr/],
+  [
+    'rejected',
+    { reasons: [{ code: 'duplicate_ein', duplicateOf: 'req_1' }] },
+    undefined,
+    /^the account exists already, of req_1: help the applicant there$/,
+  ],
+  [
+    'rejected',
+    { reasons: [{ code: 'duplicate_ein', duplicateOf: 'req_1' }, { code: 'too_long' }] },
+    undefined,
+    /there; the other faults the partner corrects$/,
+  ],
+  ['undeliverable', {}, {}, /^ask the partner for the right address$/],
+  ['undeliverable', {}, { activation: { usedAt: at(0) } }, /^the link has been used.* a retry /],
+])('of a request that is %s, %j, with account %j, the next step is %s', (...row) => {
+  const [state, more, account, next] = row;
+  const record = { state, ...more } as unknown as FoundSubmission;
+  const step = nextStep(record, account as Account | undefined, { now: at(0), onHold: false });
+  expect(step.next).toMatch(next);
+});
+
 test('e-mails that the relay did not take are shown as tried', () => {
   expect(mailsInWords(ledgerOf(...logins))).toBe('25 tried, none handed over');
   expect(mailsInWords(ledgerOf(...logins, accepted))).toBe('26 tried, 1 handed over');
@@ -53,11 +76,12 @@ test('an outage is one line with its cause, count and end', () => {
   expect(timeline(record, account, [])).toEqual([
     {
       at: at(0),
+      look: 'mail not taken',
       what: 'e-mail tried: the relay refuses our login (EAUTH AUTH PLAIN 535)',
       times: 25,
       until: at(24),
     },
-    { at: at(25), what: expect.stringContaining('accepted (250) after') },
+    { at: at(25), look: 'mail', what: expect.stringContaining('accepted (250) after') },
   ]);
 });
 
@@ -65,11 +89,17 @@ test('the words of the relay stand in the timeline, and of a run those of the la
   const refused = (answer: string) =>
     ({ result: 'refused', phase: 'rcpt', code: 450, answer }) as const;
   const record = { history: [], state: 'account_created' } as unknown as SubmissionRecord;
-  const said = (...endings: ReturnType<typeof refused>[]) =>
-    timeline(record, { mail: ledgerOf(...endings) } as unknown as Account, [])[0]?.what;
-  const words = 'e-mail handed to the mail server: answered 450 at rcpt, "450 ';
-  expect(said(refused('450 busy\r\n\u001b[1m'))).toMatch(`${words}busy \u{fffd}[1m" after 0 ms`);
-  expect(said(refused('450 wait 9 s'), refused('450 wait 8 s'))).toBe(`${words}wait 8 s"`);
+  const told = (...endings: ReturnType<typeof refused>[]) =>
+    timeline(record, { mail: ledgerOf(...endings) } as unknown as Account, [])[0];
+  const what = 'e-mail tried: the mail server answered 450 at rcpt';
+  expect(told(refused('450 busy\r\n\u001b[1m'))).toMatchObject({
+    what: `${what} after 0 ms`,
+    said: ', "450 busy \u{fffd}[1m"',
+  });
+  expect(told(refused('450 wait 9 s'), refused('450 wait 8 s'))).toMatchObject({
+    what,
+    said: ', "450 wait 8 s"',
+  });
 });
 
 test('states stand in order although the second clock was behind', () => {

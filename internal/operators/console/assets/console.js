@@ -1,4 +1,4 @@
-/* Shows times as UTC or local, leads to the search, and keeps the first page fresh, or says that it is not. */
+/* Shows times as UTC or local, leads by keys, and keeps pages fresh, or says that they are not. */
 const REFRESH_MS = 10_000;
 const LOGGED_OUT = 'you are logged out';
 const main = document.querySelector('main');
@@ -81,7 +81,7 @@ async function refresh() {
     if (page.querySelector('#fresh') === null) throw new Error('something else answers here');
     // The reader may have begun something meanwhile.
     if (waits() !== undefined) return;
-    show(page);
+    show(page, ['main', 'footer', ...(document.activeElement?.closest('nav') ? [] : ['nav'])]);
     noteFresh(from);
     failed = undefined;
   } catch (error) {
@@ -91,7 +91,7 @@ async function refresh() {
 }
 
 /** The focus and what was scrolled stay where they are. */
-function show(page) {
+function show(page, parts) {
   const keyOf = ({ tagName, id, ariaLabel, href }) => [tagName, id, ariaLabel, href].join(' ');
   const all = () => [...main.querySelectorAll('a, button, input, [tabindex]')];
   const focused = main.contains(document.activeElement) ? document.activeElement : undefined;
@@ -102,9 +102,10 @@ function show(page) {
       .filter((one) => keyOf(one) === key)
       .indexOf(focused);
   const scrolled = new Map(all().map((one) => [keyOf(one), one.scrollLeft]));
-  for (const part of ['main', 'footer', ...(document.activeElement?.closest('nav') ? [] : ['nav'])])
+  for (const part of parts)
     document.querySelector(part).replaceChildren(...page.querySelector(part).childNodes);
   showTimes();
+  addCopyButtons();
   for (const one of all()) one.scrollLeft = scrolled.get(keyOf(one)) ?? 0;
   if (focused === undefined || focused === main) return;
   const same = all().filter((one) => keyOf(one) === key);
@@ -139,16 +140,18 @@ function judge() {
 /** A command is there to be pasted. */
 function addCopyButtons() {
   for (const code of document.querySelectorAll('code.command:not([data-copy])')) {
+    const { name } = code.dataset;
+    if (name === 'the link') code.textContent = location.href;
     const button = Object.assign(document.createElement('button'), {
       type: 'button',
-      textContent: 'Copy',
-      ariaLabel: `Copy the command ${code.dataset.name}`,
+      textContent: name === 'the link' ? 'Copy the link' : 'Copy',
+      ariaLabel: `Copy ${name}`,
     });
     button.addEventListener('click', () => {
       getSelection().selectAllChildren(code);
       // Unlike the Clipboard API, this needs no permission of the browser.
       button.textContent = document.execCommand('copy') ? 'Copied' : 'Marked';
-      button.ariaLabel = `${button.textContent} the command ${code.dataset.name}`;
+      button.ariaLabel = `${button.textContent} ${name}`;
       if (button.textContent === 'Copied') getSelection().removeAllRanges();
     });
     code.dataset.copy = '';
@@ -157,6 +160,43 @@ function addCopyButtons() {
 }
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Renews the page of a request once it has changed, or says so if that would destroy something. */
+async function renew() {
+  const shown = document.querySelector('#request');
+  if (document.hidden) return;
+  const page = new DOMParser().parseFromString(await read(shown.dataset.of), 'text/html');
+  const { seen, what } = page.querySelector('#request')?.dataset ?? {};
+  if (seen === undefined) throw new Error('something else answers here');
+  if (seen === shown.dataset.seen) return told?.isFault ? tell('') : undefined;
+  const isKept = shown.dataset.kept !== undefined || waits() !== undefined;
+  if (!isKept) {
+    show(page, ['#request', 'footer']);
+    shown.dataset.seen = seen;
+  }
+  tell(`It has changed: ${what}.${isKept ? ' This page shows how it was.' : ''}`, { isKept });
+}
+
+let told;
+/** Says the words above the request, once. */
+function tell(words, { isKept = false, isFault = false } = {}) {
+  if (told?.words === words) return;
+  told = { words, isFault };
+  const line = document.querySelector('#changed');
+  line.hidden = words === '';
+  line.textContent = words;
+  if (!isKept) return;
+  const { of: href } = document.querySelector('#request').dataset;
+  line.append(Object.assign(document.createElement('a'), { href, textContent: 'Reload' }));
+}
+
+/** With `j` and `k`: the next row of a list, or the next request of it. */
+function step(isOn) {
+  const link = document.querySelector(`a[rel=${isOn ? 'next' : 'prev'}]`);
+  if (link !== null) return link.click();
+  const rows = [...document.querySelectorAll('.whole th a')];
+  rows[rows.indexOf(document.activeElement) + (isOn ? 1 : -1)]?.focus();
+}
 
 showTimes();
 addCopyButtons();
@@ -168,7 +208,9 @@ document.addEventListener('click', ({ target }) => {
 /** As on many sites; a field that has the focus gets the letter. */
 document.addEventListener('keydown', (event) => {
   const isTyping = event.target.matches?.('input, textarea, select, [contenteditable]');
-  if (event.key !== '/' || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === 'j' || event.key === 'k') step(event.key === 'j');
+  if (event.key !== '/') return;
   event.preventDefault();
   document.querySelector('#q')?.select();
 });
@@ -188,3 +230,10 @@ if (bar !== null) {
     await refresh();
   }
 }
+if (document.querySelector('#request') !== null)
+  for (;;) {
+    await pause(REFRESH_MS);
+    await renew().catch((error) =>
+      tell(`This page is not renewed: ${reasonOf(error)}.`, { isFault: true }),
+    );
+  }
