@@ -27,7 +27,7 @@ interface NoticedOutage {
 
 const PROGRAM = 'partner-ingest';
 
-interface Step {
+interface NextStep {
   /** Only of an open request. */
   readonly waits?: string;
   /** A sentence for people, without the command of `order`. */
@@ -40,7 +40,7 @@ export function nextStep(
   record: FoundSubmission,
   account: Account | undefined,
   { now, onHold, line }: Circumstances,
-): Step {
+): NextStep {
   const { dueAt, partnerId, version } = record;
   if (!isOpen(record.state)) return afterEnd(record, account);
   if (onHold)
@@ -91,7 +91,7 @@ function untilBack(what: string, { since, why }: NoticedOutage) {
   };
 }
 
-function afterEnd(record: FoundSubmission, account: Account | undefined): Step {
+function afterEnd(record: FoundSubmission, account: Account | undefined): NextStep {
   const { state } = record;
   if (record.erasedAt !== undefined)
     return { next: 'nothing: its personal data is gone, and with it what could be worked on' };
