@@ -211,7 +211,7 @@ test('the file has what the list shows, masked, and no cell that a spreadsheet w
     '"request_id","received_at","state","http_status","partner","email","ein","why"',
   );
   expect(first).toMatch(
-    /^"req_\w+","\d{4}-[^"]+Z","rejected","202","demo","'=\*\*\*@e\*\*\*\.com","\*{5}6789","taken, required"$/,
+    /^"req_\w+","\d{4}-[^"]+Z","rejected","202","demo","'=\*\*\*@e\*\*\*\.com","\*{5}6789","ein: taken, business_name: required"$/,
   );
   expect(others).toHaveLength(22);
 });
