@@ -82,7 +82,7 @@ test.each([
   ['556 Domain does not accept mail', 'domain_refused'],
   ['550 Unrouteable address', 'domain_refused'],
   ['550 5.2.1 mailbox disabled', 'mailbox_disabled'],
-  ['550 This account is inactive', 'mailbox_disabled'],
+  ['550 This mailbox is inactive', 'mailbox_disabled'],
   ['552 5.2.2 mailbox full', 'mailbox_full'],
   ['552 mailbox is full', 'mailbox_full'],
 ] as const)('%s: a partner learns %s', (answer, why) => {

@@ -71,6 +71,9 @@ const ABOUT_US = anyOf(
   String.raw`reputation|block|black ?list|deny ?list|\brbl\b|dns-?bl|\bbanned|(?<!not )\blisted|quarantin|backscatter`,
   String.raw`\b(?:spf|dkim|dmarc|batv|ptr|rdns|tls|ssl|helo|ehlo|ips?|client (?:host|was|blocked)|outbound)\b|reverse|dynamic|certificate|encrypt`,
   String.raw`\byour (?:[\w-]+ ){0,3}?(?:account|domain|ips?|address|server|host|network|organi[sz]ation|mailbox|service|plan|subscription|isp|provider|connection|system|dns|identity|tenant|company|limit|quota|allowance)\b`,
+  String.raw`\bapi\b|\bauth\b|unpaid|(?:on|of) (?:this|the|your) plan\b|\bheaders?\b|reply-to|syntax check|smtputf8|(?:allow|white) ?list|development mode`,
+  String.raw`(?:invalid|bad|missing) dns|weren't sent|\b(?:sc|dy|ou|rp)-00\d|for explanation visit|undeliverable address:.*access denied`,
+  String.raw`message (?:size|length|(?:is )?too)|too (?:large|big)\b`,
   String.raw`suspen|not verified|verif\w+ fail|not be verified|sandbox|trial|billing|payment|credits?\b|licen[cs]e|\bhops?\b|\bloop`,
 );
 /** A limit of what we send. */
@@ -90,6 +93,8 @@ const OVER_A_LIMIT = /(?:limit|quota|rate) (?:has been |is |was )?exceeded/;
 const LATER = anyOf(
   String.raw`\b(?:try|retry|send|resend)(?: [\w-]+){0,4} (?:again|later)\b|\b(?:later|retry|re-?try)\b|temporar|for now\b|transient|defer|momentar`,
   String.raw`at (?:this|the) (?:time|moment)|currently (?:[\w-]+ )?(?:unavailable|suspended|disabled|locked|not)\b|unverified|in progress|maintenance|overload`,
+  String.raw`ldap|\bdirectory\b|\bdatabase\b|(?:internal|system|soft) error|servfail|look-?up fail|service unavailable|transport unavailable`,
+  String.raw`unreachable|not reachable|no route|refused to talk|\byet\b|available now\b|\b(?:tomorrow|until|minutes)\b|migrat|come back|during an?\b`,
   String.raw`\bbusy\b|time(?:d)?[- ]?out|connection (?:refused|lost|reset)|\blocked\b|gr[ae]y-?list`,
 );
 /** Advice such as "please check the address and try again". */
@@ -222,15 +227,26 @@ function classOfRefusal(
   if (phase === 'mail') return throttled || code < 500 ? 'throttled' : 'relay';
   if (OVER_RECEIVED.test(status)) return 'busy';
   if (throttled && !GREYLISTED.test(words) && !(aboutUs && !overLimit)) return 'throttled';
-  if (aboutUs) return 'ours';
-  if (code < 500 || rate || LATER.test(words.replaceAll(ADVICE, ' '))) return 'busy';
+  if (aboutUs || OF_RELAY.test(status)) return 'ours';
+  if (code < 500 || status.startsWith('4.') || rate || LATER.test(words.replaceAll(ADVICE, ' ')))
+    return 'busy';
   if (!MAY_BE_FINAL.test(String(code))) return 'ours';
-  const byWords = SAID.some(([pattern]) => pattern.test(words));
+  // "User disabled" alone may be the account that we log in with.
+  const isNamed = (pattern: RegExp): boolean =>
+    (pattern !== DISABLED || /^5\.[12]\./.test(status) || DISABLED_MAILBOX.test(words)) &&
+    (phase !== 'content' || OF_CONTENT.test(words));
+  const byWords = SAID.some(([pattern]) => pattern.test(words) && isNamed(pattern));
   // Exchange Online knows all recipients of the domain, and not this one.
   const isUnlisted = status === '5.4.1' && words.includes(RECIPIENT_REJECTED);
   return isOfRecipient(status) || byWords || isUnlisted ? 'permanent' : 'ours';
 }
 
+/** Of RFC 3463 and RFC 5248: the relay's system, the form of the message, our own account. */
+const OF_RELAY = /^5\.(?:3\.[1-9]|6\.\d+|2\.3$|7\.13$)/;
+const DISABLED_MAILBOX =
+  /mail ?box|recipient|address|you tried to reach|discontinued|^\W*account is not active/;
+/** After the content, as a mere address may be one of our headers. */
+const OF_CONTENT = /mail ?box|recipient|rcptrejected|\busers?\b|account|domain/;
 /** Exchange: the recipient gets too much mail now. */
 const OVER_RECEIVED = /^5\.2\.12[12]$/;
 const GREYLISTED = /gr[ae]y-?list/;

@@ -84,6 +84,29 @@ test.each([
     );
 });
 
+/** Of an earlier hand-over that was refused in the words of `UNKNOWN`. */
+const REFUSED_SO = { handOvers: { 1: { claim: 1, ...UNKNOWN } } };
+
+test.each([
+  ['in the same words', UNKNOWN],
+  ['in other words', refused('550 5.7.1 Relaying denied')],
+])('of 300 that wait, refused before %s, four end in three rounds', async (_, before) => {
+  const { hand } = newTrust();
+  const waiting = Array.from({ length: 300 }, (_, n) => {
+    const domain = `${n % 50}.example`;
+    const mail = { handOvers: { 1: { claim: 1, ...before } } };
+    return { _id: `acc_${n}`, email: `u@${domain}`, mail } as unknown as Account;
+  });
+  let ended = 0;
+  for (const account of waiting)
+    if ((await hand(UNKNOWN, '', { ...account, mail: undefined } as Account)) === 'permanent')
+      ended += 1;
+  for (let round = 0; round < 2; round += 1)
+    for (const account of waiting)
+      if ((await hand(UNKNOWN, '', account)) === 'permanent') ended += 1;
+  expect(ended).toBe(ALIKE_RECIPIENTS - 1);
+});
+
 test('an e-mail that is tried again is no further recipient', async () => {
   const { hand } = newTrust();
   const waiting = domains.concat('f.example').map(
@@ -91,7 +114,7 @@ test('an e-mail that is tried again is no further recipient', async () => {
       ({
         _id: `acc_${n}`,
         email: `u@${domain}`,
-        mail: { handOvers: { 1: { claim: 1, result: 'refused', code: 550 } } },
+        mail: REFUSED_SO,
       }) as unknown as Account,
   );
   for (const domain of domains) await hand(UNKNOWN, domain);
@@ -102,11 +125,14 @@ test('an e-mail that is tried again is no further recipient', async () => {
 
 test('an e-mail of before an order counts as new, and what is shown ends with time', async () => {
   const { trust, time } = newTrust();
-  const mail = { handOvers: { 1: { claim: 1, result: 'refused', code: 550 } } };
   const judgeAll = async (since: number) => {
     const classes: unknown[] = [];
     for (const [n, domain] of domains.entries()) {
-      const account = { _id: `acc_${n}`, email: `u@${domain}`, mail } as unknown as Account;
+      const account = {
+        _id: `acc_${n}`,
+        email: `u@${domain}`,
+        mail: REFUSED_SO,
+      } as unknown as Account;
       const judged = await trust.judge(UNKNOWN, account, since);
       classes.push('failure' in judged && judged.failure);
     }

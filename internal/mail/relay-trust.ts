@@ -123,7 +123,11 @@ export class RelayTrust {
     }
     const words = hashOf(wordsAlike(handOver, account.email));
     const isRepeat = handOversOf(account.mail).some(
-      ({ claim, result, code }) => claim > since && result === 'refused' && code === handOver.code,
+      ({ claim, result, code, answer = '' }) =>
+        claim > since &&
+        result === 'refused' &&
+        code === handOver.code &&
+        hashOf(wordsAlike({ answer, code }, account.email)) === words,
     );
     const [recipient, domain] = [account._id, domainOf(account.email).toLowerCase()].map(hashOf);
     const said = isRepeat ? undefined : { words, recipient: recipient!, domain: domain! };
@@ -165,33 +169,36 @@ export class RelayTrust {
     metrics.mailsNotTaken.set(this.#notTaken.size);
   }
 
-  /** Adds a sight; returns those of all processors, or of this one while Redis is away. */
+  /**
+   * Adds a sight; returns those of all processors, with those that Redis may have lost. What was
+   * refused so before says nothing more, and may not displace what was.
+   */
   async #sights(said: RefusedMail | undefined): Promise<Sight[]> {
     const { redis, installation, clock } = this.#tools;
     const at = clock.now().getTime();
     const told = said === undefined ? [] : [said.words, said.recipient, said.domain];
     const line = [at, this.#taken, this.#tookAt, ...told].join(' ');
+    const isNew = said !== undefined || this.#taken > 0;
     this.#taken = 0;
-    this.#own.unshift(line);
+    if (isNew) this.#own.unshift(line);
     this.#own.length = Math.min(this.#own.length, SIGHTS_KEPT);
     const { id } = installation;
-    const shared = id === undefined ? undefined : await share(redis, redisName(id, KEY), line);
-    return (shared ?? this.#own).map(sightOf);
+    const shared =
+      id === undefined ? [] : await share(redis, redisName(id, KEY), isNew ? line : undefined);
+    const all = [...new Set([...this.#own, ...shared])].map(sightOf);
+    return all.toSorted((one, other) => other.at - one.at);
   }
 }
 
-async function share(redis: RedisClient, key: string, line: string): Promise<string[] | undefined> {
-  if (redis.status !== 'ready') return undefined;
-  const added = redis
-    .multi()
-    .lpush(key, line)
-    .ltrim(key, 0, SIGHTS_KEPT - 1)
-    .pexpire(key, SIGHTS_KEPT_MS)
-    .lrange(key, 0, -1)
-    .exec();
-  const answers = await withDeadline(added, REDIS_TIMEOUT_MS, 'refused-mails').catch(() => null);
+/** Adds the line, if any. Empty while Redis is away. */
+async function share(redis: RedisClient, key: string, line?: string): Promise<string[]> {
+  if (redis.status !== 'ready') return [];
+  const commands = redis.multi();
+  if (line !== undefined) commands.lpush(key, line).ltrim(key, 0, SIGHTS_KEPT - 1);
+  const done = commands.pexpire(key, SIGHTS_KEPT_MS).lrange(key, 0, -1).exec();
+  const answers = await withDeadline(done, REDIS_TIMEOUT_MS, 'refused-mails').catch(() => null);
   const all = answers?.at(-1)?.[1];
-  return Array.isArray(all) ? all.map(String) : undefined;
+  return Array.isArray(all) ? all.map(String) : [];
 }
 
 function sightOf(line: string): Sight {
