@@ -160,7 +160,13 @@ export class TrafficCounter {
 
   async close(): Promise<void> {
     await this.#loop.stop();
-    while (this.#unsent.length > 0 || this.#size + this.#levels.size > 0) await this.#write();
+    // An update that is refused must not keep the last counts back.
+    await this.#writeAll().catch(() => this.#writeAll());
+  }
+
+  async #writeAll(): Promise<void> {
+    while (this.#unsent.length + this.#size + this.#levels.size + this.#lost > 0)
+      await this.#write();
   }
 
   #now(): CountsByOwner {

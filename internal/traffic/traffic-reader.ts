@@ -107,7 +107,7 @@ export class TrafficReader {
         const known = all.get(partner) ?? { requests: 0, failed: 0 };
         all.set(partner, {
           requests: known.requests + requests,
-          failed: known.failed + failed,
+          failed: Math.max(0, known.failed + failed),
         });
       }
     return all;

@@ -281,19 +281,16 @@ function addReasonsFile(
   clock: Clock,
   inTurn: InTurn,
 ): void {
-  app.get('/partners/:partner/reasons.csv', async (request, reply) => {
+  app.get('/partners/:partner/reasons.csv', LIMITED, async (request, reply) => {
     const { partner } = request.params as { partner: string };
     const asked = askedRange(request.query as QueryOfRange, clock.now());
     if (asked.fault !== undefined) return reply.say(400, asked.fault);
     const { since, until } = asked.range;
     const of = { partner, mode: asked.test ? 'test' : 'live', since, until } as const;
-    const lists = await inTurn(request, () =>
-      Promise.all(
-        (['rejected', 'undeliverable'] as const).map((state) =>
-          submissions.list({ ...of, state }, CSV_ROWS),
-        ),
-      ),
-    );
+    const lists = await inTurn(request, async () => [
+      await submissions.list({ ...of, state: 'rejected' }, CSV_ROWS),
+      await submissions.list({ ...of, state: 'undeliverable' }, CSV_ROWS),
+    ]);
     const lines = lists.flatMap(({ found }) =>
       found.flatMap(({ _id, receivedAt, state, reasons = [] }) =>
         reasons.map(({ field = '', code }) => [_id, receivedAt.toISOString(), state, field, code]),

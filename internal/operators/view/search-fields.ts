@@ -73,7 +73,7 @@ const plain = (schema: z.ZodString) =>
   schema.refine((value) => !namesSomebody(value), NAMES_NOBODY);
 
 /** What may be personal must not stand in the address of a page. */
-const namesSomebody = (value: string): boolean => /@|\d{2}-?\d{7}/.test(value);
+const namesSomebody = (value: string): boolean => /@|\d{2}[\s\p{Pd}]?\d{7}/u.test(value);
 
 /** What the address of a list holds. */
 export const listFields = {

@@ -122,8 +122,10 @@ export function figuresOf({ answers = {}, reads = {}, ends = {} }: Counts): Figu
   const turnedAway = total(answers, (status) => status.startsWith('4'));
   const isFault = (status: string): boolean => status.startsWith('5');
   const ownFaults = total(answers, isFault);
-  const [completed, rejected] = [ends['completed'] ?? 0, ends['rejected'] ?? 0];
-  const notDelivered = (ends['undeliverable'] ?? 0) + (ends['dead_lettered'] ?? 0);
+  // An end before counting began is taken back without having been counted.
+  const ended = (state: string): number => Math.max(0, ends[state] ?? 0);
+  const [completed, rejected] = [ended('completed'), ended('rejected')];
+  const notDelivered = ended('undeliverable') + ended('dead_lettered');
   const failed = turnedAway + ownFaults + rejected + notDelivered;
   return {
     requests,
