@@ -3,8 +3,8 @@
  *
  * - **Alike**: it refuses different recipients for good with the same words, and takes hardly any
  *   other e-mail. Such words are about us, however they read, so none of these refusals is final.
- *   The processors share what they saw of the last day in Redis; while it is away, each goes by its
- *   own. Redis is asked of refusals for good only.
+ *   The processors share what they saw of the last day in Redis, and each keeps its own for what
+ *   Redis loses. Redis is asked of refusals for good only.
  * - **Not taken**: it takes none of the e-mails of this process.
  */
 import { createHash } from 'node:crypto';
