@@ -271,9 +271,8 @@ function spanOf({ record, step, startedAt, traceparent }: Attempt): NamedSpan {
 function noteMove({ event, changes }: Done, attempt: Attempt, tools: AttemptTools): void {
   const { record, fields } = attempt;
   const { clock, log, metrics } = tools;
-  const reason = event === 'reject' ? changes.reasons[0]?.code : undefined;
-  const reasons = event === 'reject' ? changes.reasons : undefined;
-  countOutcome(record, event, reason ?? 'none', tools, reasons);
+  const reasons = event === 'reject' ? changes.reasons : [];
+  countOutcome(record, event, reasons[0]?.code ?? 'none', tools, reasons);
   if (event === 'create_account') log.debug(fields, 'account created');
   else if (event === 'reject')
     log.info({ ...fields, reason: changes.reason }, 'application rejected');

@@ -52,7 +52,8 @@ export function worksOf(records: readonly Hint[], step: Step, dueAt: Date): Work
 /**
  * - `serving`: what may begin begins, whenever work comes, ends, or the gate says so.
  * - `paused`: the database is away. Work comes and ends, and none begins.
- * - `closed`: for good. Nothing begins. Accounts that wait are sent as jobs; e-mails are found by reconcile.
+ * - `closed`: for good. Nothing begins. Accounts that wait are sent as jobs; e-mails are found by
+ *   reconcile.
  */
 type LineMode = 'serving' | 'paused' | 'closed';
 const follows: Readonly<Record<LineMode, readonly LineMode[]>> = {
