@@ -13,6 +13,7 @@ import {
   type ExitCode,
 } from '../../internal/operators/cli/command.ts';
 import { storesOf } from '../../internal/operators/orders/order.ts';
+import { registerOf } from '../../internal/operators/orders/register.ts';
 import { DAY_MS } from '../../internal/platform/process/clock.ts';
 import {
   ConfigError,
@@ -22,6 +23,8 @@ import {
 import { loadConfig, retentionOf, type ConfigOf } from '../../internal/settings/settings.ts';
 import { DatabaseClock } from '../../internal/platform/stores/database-clock.ts';
 import { withDeadline } from '../../internal/platform/process/deadline.ts';
+import { KeptFindings } from '../../internal/partner/kept-findings.ts';
+import { TrafficReader } from '../../internal/traffic/traffic-reader.ts';
 import { printable } from '../../internal/application/fields.ts';
 import { printableJson } from '../../internal/operators/view/terminal.ts';
 import { connectMongo, createMongo, mongoFault } from '../../internal/platform/stores/mongo.ts';
@@ -62,9 +65,11 @@ export async function runCli(
       note,
       clock,
       keysNamespace: readTerminalEnvironment(env).keysNamespace,
+      followsPartners: readTerminalEnvironment(env).followsPartners,
+      processes: store.config?.CONSOLE_PROCESSES ?? [],
       openStores: (values) => {
         if ('fault' in store) throw store.fault;
-        return deskOf(store, clock, {
+        return deskOf(store, clock, note, {
           ...operator(values.as, env),
           ...defined({ why: values.why }),
           copy: (entry) => copyOut(entry, note, terminal),
@@ -94,10 +99,11 @@ interface Store {
 async function openStore(
   environment: Environment,
   clock: DatabaseClock,
-): Promise<Store | { readonly mongo: MongoClient | undefined; readonly fault: unknown }> {
+): Promise<Store | (Partial<Store> & { readonly fault: unknown })> {
   let mongo: MongoClient | undefined;
+  let config: ConfigOf<'cli'> | undefined;
   try {
-    const config = loadConfig('cli', environment);
+    config = loadConfig('cli', environment);
     mongo = createMongo(config.MONGODB_URI, 'partner-ingest cli');
     const db = mongo.db(config.MONGODB_DATABASE);
     await connectMongo(mongo, CONNECT_WITHIN_MS);
@@ -106,21 +112,29 @@ async function openStore(
     return { mongo, config, db };
   } catch (error) {
     const isUsage = error instanceof ConfigError;
-    return { mongo, fault: isUsage ? new UsageError(error.faults.join('; ')) : error };
+    return {
+      ...defined({ mongo, config }),
+      fault: isUsage ? new UsageError(error.faults.join('; ')) : error,
+    };
   }
 }
 
 function deskOf(
   { config, db }: Store,
   clock: DatabaseClock,
+  note: (text: string) => void,
   trail: Omit<ConstructorParameters<typeof Trail>[0], 'db' | 'clock'>,
 ): CommandStores {
   const retention = retentionOf(config);
-  const { completed, undeliverable, closed } = retention;
+  const { completed, rejected, undeliverable, closed } = retention;
+  const accountRequestsKeptMs = Math.min(completed, undeliverable, closed) * DAY_MS;
   return {
-    ...storesOf({ db, retention, clock }),
+    ...storesOf({ db, retention, clock, register: registerOf(config, { clock, note }) }),
     trail: new Trail({ db, clock, ...trail }),
-    accountRequestsKeptMs: Math.min(completed, undeliverable, closed) * DAY_MS,
+    traffic: new TrafficReader(db),
+    kept: new KeptFindings(db),
+    accountRequestsKeptMs,
+    acceptedKeptMs: Math.min(accountRequestsKeptMs, rejected * DAY_MS),
   };
 }
 

@@ -3,12 +3,13 @@ import { randomBytes } from 'node:crypto';
 import { MongoError } from 'mongodb';
 import { KeptFindings } from '../../internal/partner/kept-findings.ts';
 import { Trail } from '../../internal/operators/trail/trail.ts';
-import { Activity, LIMITED_MS } from '../../internal/operators/console/activity.ts';
-import { readPods } from '../../internal/operators/console/readings.ts';
+import { Activity } from '../../internal/operators/view/activity.ts';
+import { readPods } from '../../internal/operators/view/readings.ts';
 import type { ConsoleTools } from '../../internal/operators/console/routes.ts';
 import { startConsole } from '../../internal/operators/console/server.ts';
 import { SESSION_SECONDS, type ConsolePerson } from '../../internal/operators/console/sign-in.ts';
 import { storesOf, type OrderContext } from '../../internal/operators/orders/order.ts';
+import { EMPTY, registerOf } from '../../internal/operators/orders/register.ts';
 import { later, type Clock } from '../../internal/platform/process/clock.ts';
 import { DeadlineError } from '../../internal/platform/process/deadline.ts';
 import { defined } from '../../internal/platform/process/defined.ts';
@@ -16,18 +17,11 @@ import type { Loops } from '../../internal/platform/process/loop.ts';
 import { mongoFault } from '../../internal/platform/stores/mongo.ts';
 import { tookTooLong } from '../../internal/platform/stores/mongo-read.ts';
 import { openProcess, type ProcessTools } from '../../internal/platform/open-process.ts';
-import { whereAside } from '../../internal/self-audit/walk.ts';
 import { printableConfig, retentionOf, type ConfigOf } from '../../internal/settings/settings.ts';
 import { TrafficReader } from '../../internal/traffic/traffic-reader.ts';
-import { TURNED_AWAY } from '../../internal/submission/support-queries.ts';
 import { createConsoleMetrics } from '../../internal/telemetry/metrics.ts';
-import { partnersView } from '../../internal/operators/view/partners.ts';
-import { nowTraffic } from '../../internal/operators/view/traffic.ts';
-import { COUNTED_WITHIN_MS } from '../../internal/operators/view/turned-away.ts';
-import { deadLettersView } from '../../internal/operators/view/search.ts';
+import { readStored } from '../../internal/operators/view/stored.ts';
 
-/** Limits this read, so that it costs ingest little. */
-const RECORDED_WITHIN_MS = 500;
 /** The first page refreshes as often. */
 const READ_EVERY_MS = 10_000;
 /** Three missed rounds: what is shown is then too old to act on. */
@@ -62,7 +56,14 @@ export async function startConsoleProcess(config: ConfigOf<'console'>, tools: Pr
       copy: (entry) => log.info({ operator_audit: entry }, 'noted in operator_audit'),
     });
   const trail = trailOf({ name: '', nameFrom: 'console' });
-  const stores = storesOf({ db, retention: retentionOf(config), clock });
+  const note = (text: string): void => log.warn(text);
+  const register = registerOf(config, { clock, note });
+  // A register that is not there is told at the start, before an order is refused for it.
+  await register?.isEmpty().then(
+    (isEmpty) => isEmpty && note(EMPTY),
+    ({ message }: Error) => note(message),
+  );
+  const stores = storesOf({ db, retention: retentionOf(config), clock, register });
   const reads = { ...stores, traffic: new TrafficReader(db), trail };
   const orderContextOf = (person: ConsolePerson, why?: string): OrderContext => ({
     stores: { ...stores, trail: trailOf(person, why) },
@@ -78,6 +79,7 @@ export async function startConsoleProcess(config: ConfigOf<'console'>, tools: Pr
     log,
     databaseFault,
     command: config.CONSOLE_COMMAND,
+    runbooks: config.CONSOLE_RUNBOOKS_URL,
     place: config.CONSOLE_NAME ?? config.MONGODB_DATABASE,
     secret: config.CONSOLE_SESSION_SECRET ?? randomBytes(32).toString('hex'),
     ...defined({ oidc: oidcOf(config) }),
@@ -107,6 +109,8 @@ function oidcOf(config: ConfigOf<'console'>) {
     publicUrl,
     scopes: config.OIDC_SCOPES,
     rolesClaim: config.OIDC_ROLES_CLAIM,
+    nameClaim: config.OIDC_NAME_CLAIM,
+    proxies: { https: config.HTTPS_PROXY, http: config.HTTP_PROXY, no: config.NO_PROXY },
     roles: {
       ...defined({ operator: config.CONSOLE_ACTIONS ? config.OIDC_OPERATOR_ROLE : undefined }),
       support: config.OIDC_SUPPORT_ROLE,
@@ -143,7 +147,12 @@ function followReadings(
     name: 'stored',
     run: async () => {
       try {
-        activity.stored = await readStored(parts);
+        const [stored, sessions] = await Promise.all([
+          readStored(parts),
+          parts.trail.endedSessions(later(clock.now(), -SESSION_SECONDS * 1_000)),
+        ]);
+        for (const id of sessions) parts.ended.add(id);
+        activity.stored = stored;
       } catch (error) {
         const fault = databaseFault(error) ?? 'The console has a fault; its log has more.';
         activity.stored = { ...activity.stored, fault };
@@ -152,40 +161,4 @@ function followReadings(
     },
   });
   return activity;
-}
-
-async function readStored({ reads, kept, clock, trail, ended }: ReadingParts) {
-  const problems = reads.keys.problems.list();
-  const at = clock.now();
-  const since = later(at, -LIMITED_MS);
-  const [
-    partners,
-    dead,
-    secrets,
-    { found: findings },
-    { putAside },
-    away,
-    recorded,
-    sessions,
-    traffic,
-  ] = await Promise.all([
-    partnersView(reads, at, problems),
-    deadLettersView(reads, at, COUNTED_WITHIN_MS),
-    problems,
-    kept.read(),
-    whereAside({ ...reads, accountRequestsKeptMs: Infinity }, clock),
-    reads.submissions.turnedAwaySince(since, at),
-    reads.submissions.kinds({
-      states: TURNED_AWAY,
-      since,
-      until: at,
-      withinMs: RECORDED_WITHIN_MS,
-    }),
-    trail.endedSessions(later(at, -SESSION_SECONDS * 1_000)),
-    nowTraffic(reads.traffic, at),
-  ]);
-  for (const id of sessions) ended.add(id);
-  const from = away.from > recorded.from ? away.from : recorded.from;
-  const turnedAway = { counts: away.counts, recorded: recorded.groups, from };
-  return { partners, dead, secrets, findings, putAside, turnedAway, traffic, at };
 }

@@ -1,6 +1,6 @@
 /** Constructs the controller's parts. */
 import { randomBytes } from 'node:crypto';
-import { AccountQueries } from '../../internal/account/account-queries.ts';
+import { AccountQueries } from '../../internal/account/account-store.ts';
 import { directorySource } from '../../internal/controller/directory-source.ts';
 import { Leadership } from '../../internal/controller/leadership.ts';
 import { OwnedLease } from '../../internal/controller/owned-lease.ts';
@@ -11,7 +11,7 @@ import { removeOldQueue, watchBacklog } from '../../internal/controller/watch-ba
 import { hashApiKey } from '../../internal/partner/api-key.ts';
 import { KeptFindings } from '../../internal/partner/kept-findings.ts';
 import { Installation } from '../../internal/installation/installation.ts';
-import { PutAside } from '../../internal/self-audit/put-aside.ts';
+import { PutAside } from '../../internal/self-audit/walk.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
 import {
@@ -28,6 +28,7 @@ import {
 import { defined } from '../../internal/platform/process/defined.ts';
 import { HintSender } from '../../internal/queue/enqueue.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
+import { keysKnownByAll } from '../../internal/traffic/living-pods.ts';
 import { TrafficCounter } from '../../internal/traffic/traffic-counter.ts';
 import {
   createControllerMetrics,
@@ -53,7 +54,7 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
   tools.closers.add('lease', () => leadership.close());
   const keeper = new KeyKeeper({
     ...parts,
-    ...(await openSource(config, parts)),
+    ...(await openSource(config, { ...parts, leadership })),
     leadership,
     allowPublished: config.ALLOW_PUBLISHED_SECRETS,
     ...(config.PROBE_KEY === undefined ? {} : { probeHash: hashApiKey(config.PROBE_KEY) }),
@@ -99,13 +100,18 @@ export async function startController(config: ConfigOf<'controller'>, tools: Pro
   return { adminUrl: opened.adminUrl };
 }
 
+type SourceParts = Opened<ControllerMetrics> & {
+  readonly store: KeyStore;
+  readonly leadership: Leadership;
+};
+
 /** The source of partner Secrets, and where else than in the log their problems are reported. */
-async function openSource(config: ConfigOf<'controller'>, parts: Opened<ControllerMetrics>) {
+async function openSource(config: ConfigOf<'controller'>, parts: SourceParts) {
   const { PARTNER_KEYS_SOURCE: from, WATCH_NAMESPACES: namespace = '' } = config;
   if (from !== 'kubernetes')
     return { source: directorySource(from.directory, parts.clock), report: () => {} };
   // The library takes half a second and 130 MB.
-  const { CoreV1Api } = await import('@kubernetes/client-node');
+  const { CoreV1Api, CustomObjectsApi } = await import('@kubernetes/client-node');
   const { Kubernetes } = await import('../../internal/platform/process/kubernetes.ts');
   const { CALL_TIMEOUT_MS, kubernetesSource } =
     await import('../../internal/controller/kubernetes-source.ts');
@@ -114,6 +120,13 @@ async function openSource(config: ConfigOf<'controller'>, parts: Opened<Controll
   const core = kubernetes.client(CoreV1Api, CALL_TIMEOUT_MS);
   const events = new SecretEvents(config.POD_NAME, { ...parts, core });
   parts.closers.add('events', () => events.close());
-  const source = kubernetesSource(namespace, { ...parts, kubernetes, core });
-  return { source, report: events.tell.bind(events) };
+  const report = events.tell.bind(events);
+  if (!config.WATCH_PARTNERS)
+    return { source: kubernetesSource(namespace, { ...parts, kubernetes, core }), report };
+  const { PartnerStatus } = await import('../../internal/controller/partner-status.ts');
+  const custom = kubernetes.client(CustomObjectsApi, CALL_TIMEOUT_MS);
+  const source = kubernetesSource(namespace, { ...parts, kubernetes, core, custom });
+  const keysKnown = () => keysKnownByAll(parts.db, parts.clock);
+  const { reconciled } = new PartnerStatus({ ...parts, kubernetes, custom, keysKnown });
+  return { source, report, reconciled };
 }

@@ -11,6 +11,7 @@ import { openApiDocument } from '../../internal/ingest/contract.ts';
 import { SharedLimiterStore } from '../../internal/ingest/rate-limit.ts';
 import { createIngestServer } from '../../internal/ingest/routes.ts';
 import { Statuses } from '../../internal/ingest/look-up-status.ts';
+import { Outcomes } from '../../internal/ingest/outcomes.ts';
 import { Installation } from '../../internal/installation/installation.ts';
 import { KeyCache } from '../../internal/partner/key-cache.ts';
 import { KeyStore } from '../../internal/partner/key-store.ts';
@@ -18,31 +19,36 @@ import { listenHost, urlOf } from '../../internal/platform/http/admin-server.ts'
 import { pause, withDeadline } from '../../internal/platform/process/deadline.ts';
 import type { Fault } from '../../internal/platform/process/fault.ts';
 import { makeFirstContact } from '../../internal/platform/stores/mongo-indexes.ts';
-import { createMongo, mongoFault } from '../../internal/platform/stores/mongo.ts';
+import { createMongo, mongoFault, WriteContact } from '../../internal/platform/stores/mongo.ts';
 import {
   type Opened,
   openProcess,
   type ProcessTools,
 } from '../../internal/platform/open-process.ts';
 import { createRedis } from '../../internal/platform/stores/redis.ts';
-import { hearEnds } from '../../internal/queue/ends.ts';
-import { HintSender } from '../../internal/queue/enqueue.ts';
-import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
+import { hearEnds } from '../../internal/queue/consume.ts';
+import { HintSender, HintOutbox } from '../../internal/queue/enqueue.ts';
+import { publishedSet, readKeySet, ReceiptSigner } from '../../internal/receipt/receipt.ts';
 import { type ConfigOf, printableConfig, redisOf } from '../../internal/settings/settings.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { GroupCommit, groupCommitLimits } from '../../internal/submission/group-commit.ts';
 import { submissionIndexes } from '../../internal/submission/submission.ts';
+import { OutcomeReader, StatusReader } from '../../internal/submission/status-reader.ts';
 import { OverLimitRecorder } from '../../internal/submission/over-limit.ts';
-import { StatusReader } from '../../internal/submission/status-reader.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';
-import { createIngestMetrics, type IngestMetrics } from '../../internal/telemetry/metrics.ts';
-import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
+import {
+  createIngestMetrics,
+  PartnerLabels,
+  type IngestMetrics,
+} from '../../internal/telemetry/metrics.ts';
 import { trafficIndexes } from '../../internal/traffic/traffic.ts';
+import { LivingPods } from '../../internal/traffic/living-pods.ts';
+import { TrafficReader } from '../../internal/traffic/traffic-reader.ts';
 import { TrafficCounter } from '../../internal/traffic/traffic-counter.ts';
 
 /** Listens before readiness, which needs the indexes and the keys. */
 export async function startIngest(config: ConfigOf<'ingest'>, tools: ProcessTools) {
-  const { log, closers } = tools;
+  const { closers } = tools;
   const settings = settingsOf(config);
   const metrics = createIngestMetrics(tools.registry);
   const openApi = openApiDocument(settings);
@@ -65,17 +71,19 @@ export async function startIngest(config: ConfigOf<'ingest'>, tools: ProcessTool
   ready.push(() => (drain.aborted ? [{ code: 'draining', words: 'draining' }] : []));
   const parts: IngestParts = { ...opened, installation, partnerLabels: new PartnerLabels(), drain };
 
-  const limiter = openLimiter(config, parts);
+  const pods = new LivingPods(parts);
+  closers.add('living pod', () => pods.close(), LAST_BEAT_MS);
+  const limiter = openLimiter(config, pods, parts);
   const app = await createIngestServer(settings, {
     ...parts,
     retention: {
       malformedDays: config.RETENTION_MALFORMED_DAYS,
       refusedDays: config.RETENTION_REFUSED_DAYS,
     },
-    acceptLog: config.LOG_ACCEPTS ? log : undefined,
+    ...receiptsOf(config, opened),
     limiter,
     openApi: config.OPENAPI_ENDPOINT ? openApi : undefined,
-    ...openStores(config, parts),
+    ...openStores(config, pods, parts),
     metricsOfTests: createIngestMetrics(new Registry()),
   });
   closers.add('partner port', () => app.close(), LAST_ANSWERS_MS + DRAIN_DEADLINE_MS);
@@ -105,12 +113,18 @@ function settingsOf(config: ConfigOf<'ingest'>) {
   };
 }
 
-function openLimiter(config: ConfigOf<'ingest'>, parts: IngestParts) {
+function receiptsOf({ RECEIPT_KEYS: text }: ConfigOf<'ingest'>, { clock }: Opened<unknown>) {
+  if (text === undefined) return { receipts: undefined, receiptKeys: undefined };
+  const keys = readKeySet(text);
+  return { receipts: new ReceiptSigner({ keys, clock }), receiptKeys: publishedSet(keys) };
+}
+
+function openLimiter(config: ConfigOf<'ingest'>, pods: LivingPods, parts: IngestParts) {
   const { log, closers, warnings } = parts;
   const use = { commandTimeoutMs: LIMITER_PROBE_MS, autoPipeline: true } as const;
   const { redisUrl, redisTls } = redisOf(config);
   const redis = createRedis(redisUrl, use, { log, warnings, redisTls });
-  const limiter = new SharedLimiterStore({ ...parts, redis });
+  const limiter = new SharedLimiterStore({ ...parts, redis, pods });
   warnings.push(limiter.warnings);
   closers.add('limiter', () => {
     limiter.close();
@@ -121,9 +135,14 @@ function openLimiter(config: ConfigOf<'ingest'>, parts: IngestParts) {
 
 /* Constructs what ingest reads from and writes to its stores. */
 
-/** Two for look-ups, two for lists, one for all waits, one for waits that ended. */
-const STATUS_CONNECTIONS = 6;
+/** Two for look-ups, lists and outcomes each, three for all waits, one for waits that ended. */
+const STATUS_CONNECTIONS = 10;
 const ENDS_TIMEOUT_MS = 1_000;
+
+/** Others stop to count this process after 30 s anyway. */
+const LAST_BEAT_MS = 2_000;
+/** Without the right to be counted a pod serves all the same. */
+const COUNTED_MS = 2_000;
 
 type IngestParts = Opened<IngestMetrics> & {
   readonly installation: Installation;
@@ -131,7 +150,7 @@ type IngestParts = Opened<IngestMetrics> & {
   readonly drain: AbortSignal;
 };
 
-function openStores(config: ConfigOf<'ingest'>, parts: IngestParts) {
+function openStores(config: ConfigOf<'ingest'>, pods: LivingPods, parts: IngestParts) {
   const commitClient = { retryWrites: false, maxPoolSize: groupCommitLimits.maxInFlight + 1 };
   const commitDb = openDatabase(
     'group commit',
@@ -143,7 +162,7 @@ function openStores(config: ConfigOf<'ingest'>, parts: IngestParts) {
   // Hints close after the commits and before the database, their fallback.
   const hints = openHints(config, parts);
 
-  const statuses = config.STATUS_ENDPOINT ? openStatuses(config, parts) : undefined;
+  const lookUps = config.STATUS_ENDPOINT ? openLookUps(config, parts) : undefined;
 
   const overLimit = new OverLimitRecorder({
     ...parts,
@@ -155,8 +174,8 @@ function openStores(config: ConfigOf<'ingest'>, parts: IngestParts) {
   const traffic = new TrafficCounter(parts);
   parts.closers.add('traffic', () => traffic.close());
 
-  const keys = openKeys(parts);
-  return { hints, statuses, overLimit, traffic, keys, ...openCommits(config, commitDb, parts) };
+  const keys = openKeys(pods, parts);
+  return { hints, lookUps, overLimit, traffic, keys, ...openCommits(config, commitDb, parts) };
 }
 
 /** Opened last and closed first, so that withdrawals have the whole drain to settle. */
@@ -179,9 +198,12 @@ function openCommits(config: ConfigOf<'ingest'>, commitDb: Db, parts: IngestPart
     },
     DRAIN_DEADLINE_MS + 1_000,
   );
+  const contact = new WriteContact(commitDb.client, parts.log);
+  parts.warnings.push(parts.contact.hides(contact.warnings));
   const commits = new GroupCommit({
     ...parts,
     db: commitDb,
+    contact,
     limits: groupCommitLimits,
     timeoutMs: config.ACCEPT_TIMEOUT_MS,
     pendingWithdrawals: () => withdrawals.pending,
@@ -211,17 +233,17 @@ function openDatabase(
   return db;
 }
 
-function openStatuses(config: ConfigOf<'ingest'>, parts: IngestParts): Statuses {
+function openLookUps(config: ConfigOf<'ingest'>, parts: IngestParts) {
   const client = { maxPoolSize: STATUS_CONNECTIONS };
   const db = openDatabase('status', STATUS_TIMEOUT_MS, client, config, parts);
-  const reader = new StatusReader({ db });
-  const statuses = new Statuses({ ...parts, reader });
+  const statuses = new Statuses({ ...parts, reader: new StatusReader({ db }) });
+  const outcomes = new Outcomes({ ...parts, reader: new OutcomeReader({ db }) });
   const { redisUrl, redisTls } = redisOf(config);
   const use = { commandTimeoutMs: ENDS_TIMEOUT_MS };
   const redis = createRedis(redisUrl, use, { ...parts, redisTls });
   const unsubscribe = hearEnds(redis, parts.installation, (ids) => statuses.ended(ids));
   parts.closers.add('ends', unsubscribe);
-  return statuses;
+  return { statuses, outcomes, counts: new TrafficReader(db) };
 }
 
 function openHints(config: ConfigOf<'ingest'>, parts: IngestParts) {
@@ -239,12 +261,13 @@ function openHints(config: ConfigOf<'ingest'>, parts: IngestParts) {
   return outbox;
 }
 
-function openKeys(parts: IngestParts): KeyCache {
+function openKeys(pods: LivingPods, parts: IngestParts): KeyCache {
   const { db, contact, loops, closers, metrics, partnerLabels, ready } = parts;
   const keys = new KeyCache({
     ...parts,
     store: new KeyStore(parts),
-    onLoad: (all) => {
+    onLoad: ({ keys: all, version }) => {
+      pods.knows(version);
       // Sorting makes all pods show the same partners.
       for (const partnerId of all.map((key) => key.partnerId).toSorted())
         partnerLabels.of(partnerId);
@@ -253,8 +276,10 @@ function openKeys(parts: IngestParts): KeyCache {
     onCurrent: (at) => metrics.keysRefreshedAt.set(at.getTime() / 1_000),
   });
   closers.add('last uses of keys', () => keys.touch());
-  // Keys are loaded once the clock is known, so every record has the database's time.
-  void parts.clockKnown.then(() => keys.start(loops));
+  // Keys are loaded once the clock is known, so every record has the database's time. The controller
+  // waits for each pod that counts, so one that counts before it reads keys misses no version.
+  const mayRead = parts.clockKnown.then(() => Promise.race([pods.counted, pause(COUNTED_MS)]));
+  keys.start(loops, mayRead);
   const notLoaded = (): Fault[] => {
     if (keys.loaded) return [];
     const words = 'partner keys are not loaded yet: has the controller finished its first sync?';

@@ -1,17 +1,16 @@
 /** Constructs the processor's parts. */
 import { hostname } from 'node:os';
 import { Registry } from 'prom-client';
-import { AccountStore } from '../../internal/account/account-store.ts';
+import { AccountQueries, AccountStore } from '../../internal/account/account-store.ts';
 import { accountIndexes } from '../../internal/account/account.ts';
 import { LedgerStore } from '../../internal/account/mail-ledger.ts';
 import { Installation } from '../../internal/installation/installation.ts';
 import { MailGate, SILENT_MS, SLOW_IN_ALL } from '../../internal/mail/mail-gate.ts';
 import { MailPace, PACE_TIMEOUT_MS } from '../../internal/mail/mail-pace.ts';
-import { createMailer, testMailer } from '../../internal/mail/mailer.ts';
+import { createMailer, testMailer, relayOf, type Relay } from '../../internal/mail/mailer.ts';
 import type { Outage } from '../../internal/mail/relay-answers.ts';
 import { RelayTrust } from '../../internal/mail/relay-trust.ts';
-import { type Relay, relayOf } from '../../internal/mail/relay.ts';
-import { loadTemplates, type Templates } from '../../internal/mail/templates.ts';
+import { loadTemplates, type Templates } from '../../internal/mail/message.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import { DAY_MS, later } from '../../internal/platform/process/clock.ts';
 import { pause } from '../../internal/platform/process/deadline.ts';
@@ -20,18 +19,18 @@ import {
   openProcess,
   type ProcessTools,
 } from '../../internal/platform/open-process.ts';
-import { Contact } from '../../internal/platform/process/contact-failure.ts';
+import { Contact, contactFault } from '../../internal/platform/process/contact-failure.ts';
 import type { Fault } from '../../internal/platform/process/fault.ts';
+import { WriteContact } from '../../internal/platform/stores/mongo.ts';
 import { createRedis } from '../../internal/platform/stores/redis.ts';
 import { processSubmission } from '../../internal/processor/attempt.ts';
-import { Holds } from '../../internal/processor/holds.ts';
+import { reportBounces, startBounceServer } from '../../internal/processor/bounce-server.ts';
+import { Holds, OutageGate } from '../../internal/processor/outage-gate.ts';
 import { FINISH_WORK_MS, Line, worksOf } from '../../internal/processor/line.ts';
-import { OutageGate } from '../../internal/processor/outage-gate.ts';
 import { Reconcile, RECONCILE_EVERY_MS } from '../../internal/processor/reconcile.ts';
 import type { AttemptTools } from '../../internal/processor/step.ts';
 import { Consumer } from '../../internal/queue/consume.ts';
-import { HintSender } from '../../internal/queue/enqueue.ts';
-import { HintOutbox } from '../../internal/queue/hint-outbox.ts';
+import { HintSender, HintOutbox } from '../../internal/queue/enqueue.ts';
 import { hintSchema } from '../../internal/queue/job.ts';
 import {
   printableConfig,
@@ -42,13 +41,17 @@ import {
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { EarlierRequests } from '../../internal/submission/earlier-requests.ts';
 import { submissionIndexes } from '../../internal/submission/submission.ts';
-import { reportLateBounces } from '../../internal/submission/operator-moves.ts';
+import { OperatorMoves, reportLateBounces } from '../../internal/submission/operator-moves.ts';
+import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';
-import { createProcessorMetrics, type ProcessorMetrics } from '../../internal/telemetry/metrics.ts';
-import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
+import {
+  createProcessorMetrics,
+  PartnerLabels,
+  type ProcessorMetrics,
+} from '../../internal/telemetry/metrics.ts';
 import { trafficIndexes } from '../../internal/traffic/traffic.ts';
 import { TrafficCounter } from '../../internal/traffic/traffic-counter.ts';
-import { operatorAuditIndexes } from '../../internal/self-audit/put-aside.ts';
+import { operatorAuditIndexes } from '../../internal/self-audit/walk.ts';
 
 const UNKNOWN_EVERY_MS = 60_000;
 const UNKNOWN_MOST = 1_000;
@@ -90,12 +93,15 @@ export async function startProcessor(config: ConfigOf<'processor'>, tools: Proce
   const foreign = (): readonly Fault[] => installation.foreign(config.WATCH_NAMESPACES);
   ready.push(contact.hides(installation.faults), foreign);
   const parts = { ...opened, installation, templates };
+  opened.trials.push((next) => tryMail(config, next as typeof config | undefined));
 
   const mail = openMail(config, relay, parts);
   const sender = new HintSender({ ...parts, ...redisOf(config) });
   installation.follow((id) => sender.follow(id));
   closers.add('queues', () => sender.close());
   const work = openWork(config, mail, sender, parts);
+  let isWorking = false;
+  const bounces = await openBounces(config, work.moves, () => isWorking, parts);
 
   const stopping = new AbortController();
   closers.add('start of work', () => stopping.abort());
@@ -113,10 +119,35 @@ export async function startProcessor(config: ConfigOf<'processor'>, tools: Proce
     });
     // Holds must be known before work.
     await holds.succeeded;
-    if (!stopping.signal.aborted) startWork(config, work, sender, parts);
+    if (stopping.signal.aborted) return;
+    startWork(config, work, sender, parts);
+    isWorking = true;
   });
-  serving({ config: printableConfig(config) });
-  return { adminUrl };
+  serving({ config: printableConfig(config), ...bounces });
+  return { adminUrl, ...bounces };
+}
+
+async function openBounces(
+  config: ConfigOf<'processor'>,
+  moveTools: ReturnType<typeof openWork>['moves'],
+  isOpen: () => boolean,
+  { closers, ...parts }: ProcessorParts,
+): Promise<{ readonly url?: string }> {
+  const { HTTP_HOST: host, BOUNCES_PORT: port, BOUNCE_SECRETS: secrets } = config;
+  if (secrets === undefined) return {};
+  const { db } = parts;
+  const moves = new OperatorMoves(moveTools);
+  const stores = { accounts: new AccountQueries(db), submissions: new SupportQueries(db), moves };
+  const server = await startBounceServer({
+    ...parts,
+    host,
+    port,
+    secrets,
+    isOpen,
+    report: (bounces) => reportBounces(bounces, { ...stores, clock: parts.clock }),
+  });
+  closers.add('bounces', () => server.close());
+  return { url: server.url };
 }
 
 type ProcessorParts = Opened<ProcessorMetrics> & {
@@ -128,7 +159,7 @@ function openWork(
   config: ConfigOf<'processor'>,
   { mailer, mailGate, at }: ReturnType<typeof openMail>,
   sender: HintSender,
-  { db, clock, log, loops, closers, metrics, templates, warnings }: ProcessorParts,
+  { db, clock, log, loops, closers, metrics, templates, contact, warnings }: ProcessorParts,
 ) {
   const traffic = new TrafficCounter({ db, clock, loops });
   closers.add('traffic', () => traffic.close());
@@ -138,7 +169,14 @@ function openWork(
   const moves = { db, retention: retentionOf(config), clock, tellEnd };
   const store = new WorkerMoves(moves);
   const accounts = new AccountStore({ db, clock });
-  const outage = new OutageGate({ takesWrites: () => store.takesWrites(), log, metrics });
+  const writes = new WriteContact(db.client, log);
+  warnings.push(contact.hides(writes.warnings));
+  const outage = new OutageGate({
+    takesWrites: () => store.takesWrites(),
+    contact: writes,
+    log,
+    metrics,
+  });
   closers.add('outage gate', () => outage.close());
   const holds = new Holds(new PartnerHolds({ db, clock }), metrics.partnersHeld);
   const onHold = (): readonly string[] => holds.partners();
@@ -259,22 +297,46 @@ function startWork(
 
 /* Constructs what hands e-mails to the relay. */
 
+/** Why a new start would hand over no e-mail: its texts, login or sender. */
+async function tryMail(
+  { MAIL_TEMPLATES: folder }: ConfigOf<'processor'>,
+  next: ConfigOf<'processor'> | undefined,
+): Promise<Fault | undefined> {
+  const texts = await loadTemplates(folder).catch((error: Error) => error);
+  if (texts instanceof Error) return { code: 'templates_unusable', words: texts.message };
+  if (next === undefined) return undefined;
+  const relay = relayOf(next.SMTP_URL, next.SMTP_TLS);
+  const mailer = createMailer({ ...mailerOf(next, relay), maxConnections: 1 });
+  const outage = await mailer.probe().finally(() => mailer.close());
+  return outage?.reason === 'refused' ? contactFault(placeOf(relay), outage.error) : undefined;
+}
+
+const placeOf = ({ host, port, secure: tls }: Relay) => ({
+  name: 'Relay' as const,
+  at: `${host}:${port}`,
+  setting: 'SMTP_URL',
+  speaks: 'a mail server',
+  tls,
+});
+
+const mailerOf = (config: ConfigOf<'processor'>, relay: Relay) => ({
+  relay,
+  clientName: config.MAIL_CLIENT_NAME,
+  from: config.MAIL_FROM,
+  fromName: config.MAIL_FROM_NAME,
+});
+
 /** A relay that is silent for longer counts as away, and the processor is ready without it. */
 const FIRST_ANSWER_MS = 15_000;
 
 function openMail(config: ConfigOf<'processor'>, relay: Relay, parts: ProcessorParts) {
   const { clock, metrics, ready, warnings, log, closers } = parts;
-  const mailer = createMailer({
-    relay,
-    clientName: config.MAIL_CLIENT_NAME,
-    from: config.MAIL_FROM,
-    fromName: config.MAIL_FROM_NAME,
-    maxConnections: mailPlaces(config) + SLOW_IN_ALL,
-  });
+  const maxConnections = mailPlaces(config) + SLOW_IN_ALL;
+  const mailer = createMailer({ ...mailerOf(config, relay), maxConnections });
   closers.add('mailer', () => mailer.close());
 
-  const at = `${relay.host}:${relay.port}`;
-  const contact = new Contact({ name: 'Relay', at, setting: 'SMTP_URL' }, log);
+  const { at } = placeOf(relay);
+  const contact = new Contact(placeOf(relay), log);
   const fault = (code: string, words: string): Fault => {
     return { code, of: 'Relay', words: `Relay at ${at}: ${words}` };
   };

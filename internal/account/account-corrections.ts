@@ -7,6 +7,7 @@ import {
   accountCollection,
   erasedPlace,
   LINK_NOT_USED,
+  NOT_ERASED,
   orderedMails,
   releasedMark,
   type Account,
@@ -15,12 +16,33 @@ import {
 /** A try fails if a pending insert came before it. */
 const ERASE_TRIES = 5;
 
+/** Notes erasures outside the database, before they are done. */
+export interface ErasureRegister {
+  /** Returns what `act` does: whether it is done. */
+  erasing(
+    kind: 'erase' | 'erase body',
+    requestId: string,
+    act: () => Promise<boolean>,
+  ): Promise<boolean>;
+}
+
+/** Where none is named. */
+export const UNREGISTERED: ErasureRegister = {
+  erasing: (_kind, _requestId, act) => act(),
+};
+
 export class AccountCorrections {
   readonly #collection: Collection<Account>;
   readonly #both: readonly Collection<Account>[];
   readonly #clock: Clock;
+  readonly #register: ErasureRegister;
 
-  constructor(options: { readonly db: Db; readonly clock: Clock }) {
+  constructor(options: {
+    readonly db: Db;
+    readonly clock: Clock;
+    readonly register?: ErasureRegister | undefined;
+  }) {
+    this.#register = options.register ?? UNREGISTERED;
     this.#collection = accountCollection(options.db);
     this.#both = [this.#collection, accountCollection(options.db, { test: true })];
     this.#clock = options.clock;
@@ -102,11 +124,19 @@ export class AccountCorrections {
 
   /** Deletes the request's account, live or test, and leaves an `ErasedPlace`. */
   async erase(requestId: string): Promise<void> {
-    for (const accounts of this.#both)
+    await this.#register.erasing('erase', requestId, () => this.#erase(requestId));
+  }
+
+  async #erase(requestId: string): Promise<true> {
+    for (const accounts of this.#both) {
       for (let tries = 1; !(await this.#takePlace(accounts, requestId)); tries += 1) {
         if (tries > ERASE_TRIES) throw new Error('the account came back each time');
         await accounts.deleteOne({ requestId });
       }
+      // After a restore the index may be missing that keeps place and account apart.
+      await accounts.deleteMany({ requestId, ...NOT_ERASED });
+    }
+    return true;
   }
 
   /** Prevents a later account of the request; an existing one stays. */

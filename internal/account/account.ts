@@ -4,6 +4,7 @@
  */
 import type { Db } from 'mongodb';
 import type { Application } from '../application/fields.ts';
+import type { Holder } from '../application/reasons.ts';
 import { type Mode, TESTS_KEPT_SECONDS } from '../partner/key-terms.ts';
 import type { IndexDefinition } from '../platform/stores/mongo-indexes.ts';
 
@@ -40,6 +41,26 @@ export interface Account extends Application {
   readonly erasedAt?: Date;
   /** The former fields, kept as long as a completed request. */
   readonly released?: Application;
+}
+
+const uniqueFields = [
+  ['email', 'emailNormalized'],
+  ['ein', 'ein'],
+] as const;
+
+type Keys = Pick<Account, 'emailNormalized' | 'ein' | 'partnerId' | 'requestId'>;
+
+/** Which of these accounts has the address or the EIN that the applicant's account would have. */
+export function holdersOf(
+  applicant: Omit<Keys, 'requestId'>,
+  accounts: readonly Keys[],
+): readonly Holder[] {
+  return uniqueFields.flatMap(([field, key]) => {
+    const holder = accounts.find((other) => other[key] === applicant[key]);
+    if (holder === undefined) return [];
+    const { requestId, partnerId } = holder;
+    return [{ field, requestId, samePartner: partnerId === applicant.partnerId }];
+  });
 }
 
 export interface Activation {
@@ -83,7 +104,7 @@ export interface MailLedger {
   readonly begun: number;
   /** E-mails that may have arrived. */
   readonly possible: number;
-  /** As many may have arrived because operators ordered them; see `orderedMails`. */
+  /** With more `possible`, one may have arrived that nobody ordered; see `orderedMails`. */
   readonly ordered?: number;
   /** The keys are the hand-overs' claims. */
   readonly handOvers: Readonly<Record<string, MailHandOver>>;

@@ -2,8 +2,66 @@
  * The fields of an application's body. From this table follow how a body is parsed, what records
  * and accounts hold, how people see it masked, and what the OpenAPI document says.
  */
+import { isIPv4, isIPv6 } from 'node:net';
 import { z } from 'zod';
-import { EMAIL_MAX, isEmailAddress, trimEmail } from './email-address.ts';
+
+/* What a valid e-mail address is, of applicants, operators, settings and the chart. */
+
+/** RFC 5321 §4.5.3.1 allows 256 octets with angle brackets, and 64 before the @. */
+export const EMAIL_MAX = 254;
+
+const WORD = "[\\w!#$%&'*+/=?^`{|}~-]+";
+const LABEL = '[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?';
+/** `xn--` labels pass, IP addresses do not. */
+const HOST_NAME = `(?:${LABEL}\\.)+[A-Za-z](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])`;
+const HOST_NAME_MAX = 253;
+
+/**
+ * Helm's JSON Schema has no lookaheads, hence two patterns. Internationalised addresses are refused
+ * (docs/decisions/0012).
+ */
+export const emailRule = {
+  maxLength: EMAIL_MAX,
+  allOf: [{ pattern: `^${WORD}(?:\\.${WORD})*@${HOST_NAME}$` }, { pattern: '^[^@]{1,64}@' }],
+};
+
+const patterns = emailRule.allOf.map(({ pattern }) => new RegExp(pattern));
+const hostName = new RegExp(`^${HOST_NAME}$`);
+
+export function isEmailAddress(value: string): boolean {
+  return value.length <= EMAIL_MAX && patterns.every((pattern) => pattern.test(value));
+}
+
+export function isHostName(value: string): boolean {
+  return value.length <= HOST_NAME_MAX && hostName.test(value);
+}
+
+/** How we greet a relay. JSON Schema cannot check the address in brackets. */
+export const clientNameRule = { pattern: `^(?:${HOST_NAME}|\\[(?:IPv6:)?[0-9A-Fa-f.:]+\\])$` };
+
+/** Also accepts an address literal such as `[IPv6:2001:db8::1]` (RFC 5321 §4.1.3). */
+export function isClientName(value: string): boolean {
+  const [, v6, address] = /^\[(IPv6:)?(.+)\]$/i.exec(value) ?? [];
+  if (address === undefined) return isHostName(value);
+  return v6 === undefined ? isIPv4(address) : isIPv6(address);
+}
+
+/** Blanks and invisible characters such as U+200B, which copying from pages and chats adds. */
+const unseen = /[\s\p{Default_Ignorable_Code_Point}]/u;
+
+/** Removes invisible characters at both ends, in linear time. */
+export function trimEmail(value: string): string {
+  let [from, to] = [0, value.length];
+  while (from < to && unseen.test(value[from]!)) from += 1;
+  while (from < to && unseen.test(value[to - 1]!)) to -= 1;
+  return value.slice(from, to);
+}
+
+export function domainOf(address: string): string {
+  return address.slice(address.lastIndexOf('@') + 1);
+}
+
+/* The fields. */
 
 export const fieldFaults = [
   'missing',

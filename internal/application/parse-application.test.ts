@@ -1,6 +1,6 @@
 /** Parses a body into an application, or into all reasons to reject it. */
 import { expect, test } from '@jest/globals';
-import { parseApplication } from './parse-application.ts';
+import { parseApplication, hintsOn } from './parse-application.ts';
 
 const good = { email: 'ann@example.com', business_name: 'Ann & Co', ein: '123456789' };
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
@@ -89,4 +89,30 @@ test('the last of repeated keys counts, and __proto__ adds no field', () => {
   }
   expect(parseApplication(bytes(`{"__proto__":{${own}}`))).toMatchObject({ valid: false });
   expect(({} as Record<string, unknown>)['email']).toBeUndefined();
+});
+
+/* Hints are rare, and no reason. */
+
+test.each([
+  ['123456789', 'ada@example.com', []],
+  ['001234567', 'ada@example.com', ['ein unassigned_prefix']],
+  ['971234567', 'ada@gmial.com', ['ein unassigned_prefix', 'email mistyped_domain']],
+  ['311234567', 'ada@GMAIL.CON', ['email mistyped_domain']],
+  ['00-1234567', 'gmial.com@example.com', []],
+  ['', 'ada@ymail.com', []],
+  [undefined, undefined, []],
+])('%s and %s', (ein, email, expected) => {
+  const hints = hintsOn({
+    ...(ein === undefined ? {} : { ein }),
+    ...(email === undefined ? {} : { email }),
+  });
+  expect(hints.map(({ field, code }) => `${field} ${code}`)).toEqual(expected);
+  for (const { message } of hints) expect(message).not.toMatch(/\d|gmial|con\b/i);
+});
+
+test('each assigned prefix has no hint', () => {
+  const prefixes = Array.from({ length: 100 }, (_, n) => String(n).padStart(2, '0'));
+  const hinted = prefixes.filter((prefix) => hintsOn({ ein: `${prefix}1234567` }).length > 0);
+  expect(hinted.length).toBe(17);
+  expect(hinted).not.toContain('31');
 });

@@ -61,32 +61,23 @@ test('a file that is still being written counts as unreadable until it is comple
 
 describe('a file that cannot be read', () => {
   const file = (): string => join(folder, 'bad.yaml');
-  test.each<[string, told: string, make: () => Promise<unknown>]>([
-    ['empty', 'it is empty', () => writeFile(file(), '')],
-    ['of comments only', 'it is empty', () => writeFile(file(), '# Keys of acme\n---\n')],
-    [
-      'of other text',
-      'it has something that is no manifest',
-      () => writeFile(file(), 'not found\n'),
-    ],
-    [
-      'of another map',
-      'it has something that is no manifest',
-      () => writeFile(file(), '404: Not Found\n'),
-    ],
-    [
-      'cut after a key of a map',
-      'it has something that is no manifest',
-      () => writeFile(file(), 'apiVersion: v1\n'),
-    ],
-    ['without YAML', 'SyntaxError', () => writeFile(file(), 'kind: [')],
-    ['half written', 'SyntaxError', () => writeFile(file(), manifestOf('bad').slice(0, 60))],
-    [
-      'with a good and a bad document',
-      'SyntaxError',
-      () => writeFile(file(), `${manifestOf('bad')}---\nkind: [\n`),
-    ],
-    ['of 10 MB', 'file too large', () => writeFile(file(), '#'.repeat(10_000_000))],
+  const NONE = 'it has something that is no manifest';
+  const good = manifestOf('bad');
+  const aliases = Array.from({ length: 11 }, (_, at) => {
+    const many = Array(9).fill(`*a${at}`).join(', ');
+    return `a${at + 1}: &a${at + 1} [${many}]\n`;
+  });
+  /** Its text, or how it is made. */
+  test.each<[string, told: string, text: string | (() => Promise<unknown>)]>([
+    ['empty', 'it is empty', ''],
+    ['of comments only', 'it is empty', '# Keys of acme\n---\n'],
+    ['of other text', NONE, 'not found\n'],
+    ['of another map', NONE, '404: Not Found\n'],
+    ['cut after a key of a map', NONE, 'apiVersion: v1\n'],
+    ['without YAML', 'SyntaxError', 'kind: ['],
+    ['half written', 'SyntaxError', good.slice(0, 60)],
+    ['with a good and a bad document', 'SyntaxError', `${good}---\nkind: [\n`],
+    ['of 10 MB', 'file too large', '#'.repeat(10_000_000)],
     ['that is a folder', 'it is no file', () => mkdir(file())],
     ['that is a pipe', 'it is no file', () => promisify(execFile)('mkfifo', [file()])],
     ['that is a broken link', 'ENOENT', () => symlink('nowhere', file())],
@@ -94,22 +85,13 @@ describe('a file that cannot be read', () => {
     [
       'of nested aliases',
       'ReferenceError',
-      () => {
-        const lines = ['a0: &a0 [x, x, x, x]'];
-        for (let at = 1; at < 12; at += 1)
-          lines.push(
-            `a${at}: &a${at} [${Array(9)
-              .fill(`*a${at - 1}`)
-              .join(', ')}]`,
-          );
-        return writeFile(file(), `kind: Secret\n${lines.join('\n')}\n`);
-      },
+      `kind: Secret\na0: &a0 [x, x, x, x]\n${aliases.join('')}`,
     ],
-  ])('%s: keeps what it held, and others come and go', async (_, told, make) => {
+  ])('%s: keeps what it held, and others come and go', async (_, told, text) => {
     for (const name of ['bad', 'goes', 'stays']) await settled(`${name}.yaml`, manifestOf(name));
     expect(await names()).toEqual(['bad', 'goes', 'stays']);
     await rm(file());
-    await make();
+    await (typeof text === 'string' ? writeFile(file(), text) : text());
     await rm(join(folder, 'goes.yaml'));
     await settled('comes.yaml', manifestOf('comes'));
     const list = await view.list();

@@ -7,6 +7,7 @@ import type { Clock } from '../platform/process/clock.ts';
 import { pause } from '../platform/process/deadline.ts';
 import type { Fault } from '../platform/process/fault.ts';
 import { PARTNER_LABEL, type PartnerSecret, type Problem } from '../partner/key-secret.ts';
+import { isPartner, type PartnerResource, readPartner } from '../partner/partner-resource.ts';
 import {
   readSecret,
   type SecretList,
@@ -46,6 +47,7 @@ export function directorySource(path: string, clock: Clock): SecretSource {
 interface ReadFile {
   readonly signature: string;
   readonly secrets: readonly PartnerSecret[];
+  readonly partners: readonly PartnerResource[];
 }
 
 class FollowedFolder implements SecretView {
@@ -82,6 +84,8 @@ class FollowedFolder implements SecretView {
         : [...faults].map(([name, fault]) => this.#problem(name, fault, 'its keys stay'));
     return {
       secrets: [...this.#files.values()].flatMap(({ secrets }) => secrets),
+      partners: [...this.#files.values()].flatMap(({ partners }) => partners),
+      lacksPartners: [...faults.keys()].some((name) => !this.#files.has(name)),
       problems,
       complete,
       asOf: this.#asOf,
@@ -131,9 +135,9 @@ class FollowedFolder implements SecretView {
     // Opening a pipe would wait for a writer.
     if (!found.isFile()) throw new RangeError('it is no file');
     if (found.size > MAX_FILE_BYTES) throw new RangeError('file too large');
-    const secrets = readManifest(name, await readFile(path, 'utf8'));
+    const held = readManifest(name, await readFile(path, 'utf8'));
     if ((await this.#signatureOf(name)) !== signature) throw new RangeError('it is being written');
-    return { signature, secrets };
+    return { signature, ...held };
   }
 
   async #signatureOf(name: string): Promise<string> {
@@ -157,7 +161,7 @@ class FollowedFolder implements SecretView {
 const uidOf = (file: string, name: string): string => `${file}#${name}`;
 const fileOf = (uid: string): string => /^(.*?\.(?:ya?ml|json))#/.exec(uid)?.[1] ?? '';
 
-function readManifest(file: string, text: string): PartnerSecret[] {
+function readManifest(file: string, text: string): Omit<ReadFile, 'signature'> {
   const documents = parseAllDocuments(text);
   const values = (Array.isArray(documents) ? documents : []).flatMap((document) => {
     if (document.errors.length > 0) throw new SyntaxError('not YAML');
@@ -165,19 +169,27 @@ function readManifest(file: string, text: string): PartnerSecret[] {
   });
   // Editors empty a file before they fill it.
   if (values.length === 0) throw new RangeError('it is empty');
-  return values.flatMap((value) => {
+  const secrets: PartnerSecret[] = [];
+  const partners: PartnerResource[] = [];
+  for (const value of values) {
     if (typeof value.kind !== 'string')
       throw new RangeError('it has something that is no manifest');
-    if (value.kind !== 'Secret' || value.metadata?.labels?.[PARTNER_LABEL] === undefined) return [];
-    const secret = readSecret(value);
-    return [{ ...secret, uid: uidOf(file, secret.name) }];
-  });
+    const uid = uidOf(file, String(value.metadata?.name));
+    if (isPartner(value)) partners.push({ ...readPartner(value), uid });
+    if (value.kind === 'Secret' && value.metadata?.labels?.[PARTNER_LABEL] !== undefined)
+      secrets.push({ ...readSecret(value), uid });
+  }
+  return { secrets, partners };
 }
 
 /** The fields that decide whether the rest is read. */
 interface Manifest {
+  readonly apiVersion?: unknown;
   readonly kind?: unknown;
-  readonly metadata?: { readonly labels?: Readonly<Record<string, unknown>> | null } | null;
+  readonly metadata?: {
+    readonly name?: unknown;
+    readonly labels?: Readonly<Record<string, unknown>> | null;
+  } | null;
 }
 
 /** Leaves out a parser's message, which may quote a key from the file. */

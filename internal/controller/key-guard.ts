@@ -54,7 +54,7 @@ export function guardKeys(round: GuardedRound): {
   // An owner that has another key has lost none.
   const lost = gone.filter((key) => !owners.has(ownerOf(key)));
   const lately = new Set([...owners, ...ended.keys(), ...lost.map(ownerOf)]);
-  // One whose key has another owner now was renamed.
+  // An owner whose key belongs to another one now was renamed.
   const known = [...lately].filter((owner) => !isNew(owner) && !heirs.has(owner));
   const keysOf = (owner: string): number =>
     Math.max(counts.get(owner) ?? 0, ended.get(owner)?.keys ?? 1);

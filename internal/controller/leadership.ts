@@ -2,7 +2,7 @@
 import type { Clock } from '../platform/process/clock.ts';
 import type { Logger } from '../platform/process/log.ts';
 import type { Loop, LoopOptions, Loops } from '../platform/process/loop.ts';
-import type { Probe } from '../platform/process/probe.ts';
+import type { Probe } from '../platform/process/fault.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 import type { OwnedLease } from './owned-lease.ts';
 
@@ -15,7 +15,7 @@ const RENEW_DEADLINE_MS = 9_000;
 const RENEW_EVERY_MS = 5_000;
 const LOOK_EVERY_MS = 1_000;
 
-type LoopName = 'partner_secrets' | 'backlog' | 'audit' | 'old_queue' | 'probe';
+type LoopName = 'partner_secrets' | 'partner_status' | 'backlog' | 'audit' | 'old_queue' | 'probe';
 
 /** A loop that works only while this process leads. */
 export interface LeaderLoop extends Omit<LoopOptions<LoopName>, 'run'> {

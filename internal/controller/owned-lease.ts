@@ -8,9 +8,8 @@ import {
 } from '../installation/installation.ts';
 import type { KeyDocuments } from '../partner/key-document.ts';
 import { later, type Clock } from '../platform/process/clock.ts';
-import type { Fault } from '../platform/process/fault.ts';
+import { wordsOf, type Fault } from '../platform/process/fault.ts';
 import type { Logger } from '../platform/process/log.ts';
-import { wordsOf } from '../platform/process/probe.ts';
 
 /** How often a refused controller says so, and looks again at keys that nobody claimed. */
 const SAY_EVERY_MS = 10_000;

@@ -7,7 +7,13 @@ import { KEYS_MAX, shareRoom, type StoredKey, SupersededError } from '../partner
 import { inTurn } from '../partner/kept-findings.ts';
 import { type Problem, type WantedKey, wantedKeys } from '../partner/key-secret.ts';
 import type { KeyStore } from '../partner/key-store.ts';
-import { partnersEnding } from '../partner/key-terms.ts';
+import {
+  type Governed,
+  governed,
+  type PartnerResource,
+  partnerSource,
+} from '../partner/partner-resource.ts';
+import { boundsOf, endsSoon, partnersEnding } from '../partner/key-terms.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { pause } from '../platform/process/deadline.ts';
 import { defined } from '../platform/process/defined.ts';
@@ -39,36 +45,61 @@ export interface ReconcileTools {
   readonly metrics: ControllerMetrics;
 }
 
+/** What a round found, for the status of each `Partner`. */
+export interface RoundResult extends Pick<Governed, 'partners' | 'voided'> {
+  readonly all: readonly PartnerResource[];
+  readonly problems: readonly Problem[];
+  /** The stored keys after the round. */
+  readonly keys: readonly StoredKey[];
+  /** The version of the stored keys that the round read, and the one after it. */
+  readonly readAt: number;
+  readonly version: number;
+  /** Partners whose keys the round changed. */
+  readonly changed: ReadonlySet<string>;
+}
+
 /**
- * Returns the problems of the Secrets. Rejects with `SupersededError` if another process leads or
+ * Returns what the round found. Rejects with `SupersededError` if another process leads or
  * the document is gone.
  */
 export async function reconcileKeys(
   list: SecretList,
   { store, holder, allowPublished, probeHash, clock, log, metrics }: ReconcileTools,
-): Promise<readonly Problem[]> {
+): Promise<RoundResult> {
   const [document, revoked] = await Promise.all([store.documents.read(), store.revoked()]);
   if (document?.holder !== holder) throw new SupersededError();
   const stored = new Map(document.keys.map((key) => [key.hash, key]));
   const { isUnread = () => false } = list;
+  const { ended = [], arrived = [], followers: before = [] } = document;
   const unread = secretsOfStored(document.keys, isUnread);
-  const { keys: wanted, problems } = wantedKeys([...list.secrets, ...unread], {
+  const rules = governed(list.secrets, list.partners, document.keys, {
+    unread,
+    lacksPartners: list.lacksPartners === true,
+    followers: before,
+  });
+  const { keys: wanted, problems } = wantedKeys([...rules.secrets, ...unread], {
     allowPublished,
     ...defined({ probeHash }),
     heldBy: (hash) => stored.get(hash)?.source,
+    lastBounds: boundsOf(document.keys),
   });
   const now = clock.now();
-  const { ended = [], arrived = [] } = document;
   // An incomplete list changes no key.
   const plan = planRound(list.complete ? wanted : stored, stored, {
     now,
     memory: { ended, arrived },
     revoked,
   });
-  const { keys, put, removed, problems: ofPlan, memory } = plan;
+  const { keys, changed, removed, memory } = plan;
+  const put = changed.length - removed.length;
   const isChange = put > 0 || removed.length > 0;
-  if (isChange || (list.complete && document.syncedAt === undefined))
-    await store.documents.replace(document.version, keys, { synced: list.complete, ...memory });
+  const followers = list.complete ? rules.followers : before;
+  const isFirst = list.complete && document.syncedAt === undefined;
+  const isWritten = isChange || isFirst || !isDeepStrictEqual(followers, before);
+  const about = { synced: list.complete, ...memory, followers };
+  const version = isWritten
+    ? await store.documents.replace(document.version, keys, about)
+    : document.version;
   if (isChange)
     log.info({ put, remove: removed.length, complete: list.complete }, 'partner keys changed');
   metrics.keyChanges.inc({ change: 'put' }, put);
@@ -80,16 +111,47 @@ export async function reconcileKeys(
   const { counting = [], gone = [] } = Object.groupBy(wanted.values(), ({ hash }) =>
     revoked.has(hash) ? 'gone' : 'counting',
   );
-  metrics.partnersEnding.set(partnersEnding(counting, now).length);
+  const ending = new Set(partnersEnding(counting, now));
+  metrics.partnersEnding.set(ending.size);
   // The list has the problem of what it could not read.
   const readable = problems.filter(({ source }) => !isUnread(source));
-  return [...list.problems, ...readable, ...gone.map(isRevoked), ...ofPlan];
+  const all = [
+    ...list.problems,
+    ...rules.problems,
+    ...readable,
+    ...gone.map(isRevoked),
+    ...counting.filter((key) => isLast(key, ending, now)).map(isEnding),
+    ...plan.problems,
+  ];
+  return {
+    ...rules,
+    all: list.partners,
+    problems: all.map((problem) => toldOf(problem, rules.partners)),
+    keys,
+    readAt: document.version,
+    version,
+    changed: new Set(changed.map(({ partnerId }) => partnerId)),
+  };
+}
+
+function isLast({ partnerId, status, terms }: WantedKey, ending: Set<string>, now: Date): boolean {
+  return status === 'active' && ending.has(partnerId) && !terms.test && endsSoon(terms, now);
+}
+
+/** With the `Partner` that shows it. */
+function toldOf(problem: Problem, partners: Governed['partners']): Problem {
+  const partner = partners.get(problem.partnerId ?? '');
+  return partner === undefined || problem.source.kind === 'Partner'
+    ? problem
+    : { ...problem, about: partnerSource(partner) };
 }
 
 interface KeyKeeperTools extends ReconcileTools {
   readonly leadership: Leadership;
   readonly source: SecretSource;
   report(problems: readonly Problem[]): void;
+  /** Called after each complete round. */
+  reconciled?: ((result: RoundResult, view: SecretView) => void) | undefined;
 }
 
 export class KeyKeeper {
@@ -127,10 +189,12 @@ export class KeyKeeper {
     this.#view ??= source.follow(() => this.#loop.wake(), term);
     try {
       const list = await this.#view.list();
-      const problems = await reconcileKeys(list, this.#tools);
+      const result = await reconcileKeys(list, this.#tools);
+      const { problems } = result;
       if (list.complete) this.#isSynced = true;
       const told = inTurn(problems);
       this.#report(problems, told);
+      if (list.complete) this.#tools.reconciled?.(result, this.#view);
       await this.#tools.store.problems.keep(told);
     } catch (error) {
       if (!(error instanceof SupersededError)) throw error;
@@ -148,9 +212,11 @@ export class KeyKeeper {
       .map(({ code, message: words }) => ({ code, words }));
     const byText = new Map(told.map((problem) => [JSON.stringify(problem), problem]));
     for (const [text, { source, code: problem, message: hint }] of byText) {
-      const { namespace, name: secret } = source;
+      const { namespace, name, kind } = source;
+      const [named, what] =
+        kind === undefined ? [{ secret: name }, 'partner Secret'] : [{ kind, id: name }, kind];
       if (!this.#logged.has(text))
-        log.warn({ namespace, secret, problem, hint }, 'a partner Secret needs correction');
+        log.warn({ namespace, ...named, problem, hint }, `a ${what} needs correction`);
     }
     this.#logged = new Set(byText.keys());
     this.#tools.report(told);
@@ -177,7 +243,8 @@ const NEARLY_FULL = 0.8;
 
 interface KeyPlan {
   readonly keys: readonly StoredKey[];
-  readonly put: number;
+  /** Put and removed ones. */
+  readonly changed: readonly StoredKey[];
   /** Hashes of keys. */
   readonly removed: readonly string[];
   readonly problems: readonly Problem[];
@@ -224,10 +291,11 @@ function planRound(
 
   const { fitting, over, asked } = shareRoom([...next.values()]);
   const left = new Set(fitting.map(({ hash }) => hash));
+  const removed = all.filter(({ hash }) => !left.has(hash));
   return {
     keys: fitting,
-    put: fitting.filter((key) => stored.get(key.hash) !== key).length,
-    removed: all.map(({ hash }) => hash).filter((hash) => !left.has(hash)),
+    changed: [...fitting.filter((key) => stored.get(key.hash) !== key), ...removed],
+    removed: removed.map(({ hash }) => hash),
     problems: [
       ...losses.flatMap(wouldEnd),
       ...over.map(tooMany),
@@ -249,6 +317,11 @@ function isRevoked({ source, partnerId }: WantedKey): Problem {
   const message =
     'a key of this Secret was revoked by an operator and does not count: remove it from the Secret';
   return { source, partnerId, code: 'key_revoked', message };
+}
+
+function isEnding({ source, partnerId, terms }: WantedKey): Problem {
+  const message = `the last key of this partner ends at ${terms.notAfter?.toISOString()}: give the partner a new one, or change the annotation`;
+  return { source, partnerId, code: 'keys_ending', message };
 }
 
 function tooMany({ source, partnerId }: StoredKey): Problem {

@@ -1,11 +1,11 @@
-/** Reports bad partner Secrets as Warning Events, which never contain a key. */
+/** Reports bad partner Secrets and `Partner`s as Warning Events, which never contain a key. */
 import { hash } from 'node:crypto';
 import type { CoreV1Api } from '@kubernetes/client-node';
-import { Allowance } from '../platform/process/allowance.ts';
-import type { Clock } from '../platform/process/clock.ts';
+import { Allowance, type Clock } from '../platform/process/clock.ts';
 import { kubernetesStatus } from '../platform/process/kubernetes.ts';
 import type { Logger } from '../platform/process/log.ts';
 import type { Problem } from '../partner/key-secret.ts';
+import { PARTNER_API } from '../partner/key-terms.ts';
 import type { ControllerMetrics } from '../telemetry/metrics.ts';
 
 const COMPONENT = 'partner-ingest-controller';
@@ -86,18 +86,19 @@ export class SecretEvents {
     return this.#tools.clock.monotonicMs() - atMs <= REPEAT_MS;
   }
 
-  async #create(name: string, { source, code, message }: Problem): Promise<void> {
+  async #create(name: string, { source, about, code, message }: Problem): Promise<void> {
     const { core, clock, log, metrics } = this.#tools;
     const { namespace } = source;
+    const { kind = 'Secret', ...object } = about ?? source;
+    const apiVersion = kind === 'Secret' ? 'v1' : `${PARTNER_API.group}/${PARTNER_API.version}`;
+    const of = kind !== 'Secret' && source.kind === undefined ? `Secret ${source.name}: ` : '';
     const now = clock.now();
     const body = {
       metadata: { name, namespace },
-      involvedObject: { apiVersion: 'v1', kind: 'Secret', ...source },
+      involvedObject: { apiVersion, kind, ...object },
       type: 'Warning',
-      reason: code.replace(/(^|_)([a-z])/g, (_match, _start, letter: string) =>
-        letter.toUpperCase(),
-      ),
-      message: message.slice(0, MESSAGE_MAX),
+      reason: reasonOf(code),
+      message: `${of}${message}`.slice(0, MESSAGE_MAX),
       source: { component: COMPONENT },
       reportingComponent: COMPONENT,
       reportingInstance: this.#instance,
@@ -119,8 +120,12 @@ export class SecretEvents {
   }
 }
 
+/** A code as Kubernetes writes reasons. */
+export const reasonOf = (code: string): string =>
+  code.replace(/(^|_)([a-z])/g, (_match, _start, letter: string) => letter.toUpperCase());
+
 /** One name for each Secret and code, so that alike problems share an Event. */
-function nameOf({ source, code }: Problem): string {
+function nameOf({ source, about, code }: Problem): string {
   const prefix = source.name.slice(0, 200).replace(/[-.]+$/, '');
-  return `${prefix}.${hash('sha256', `${source.uid} ${code}`, 'hex').slice(0, 16)}`;
+  return `${prefix}.${hash('sha256', `${about?.uid ?? ''}${source.uid} ${code}`, 'hex').slice(0, 16)}`;
 }

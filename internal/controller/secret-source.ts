@@ -7,12 +7,17 @@ import {
   type PartnerSecret,
   type Problem,
 } from '../partner/key-secret.ts';
+import { defined } from '../platform/process/defined.ts';
 import type { Fault } from '../platform/process/fault.ts';
 import type { StoredKey } from '../partner/key-document.ts';
+import type { PartnerResource } from '../partner/partner-resource.ts';
 import { readTerms } from '../partner/key-terms.ts';
 
 export interface SecretList {
   readonly secrets: readonly PartnerSecret[];
+  readonly partners: readonly PartnerResource[];
+  /** Whether a `Partner` that `partners` lacks may be there, or come back. */
+  readonly lacksPartners?: boolean;
   readonly problems: readonly Problem[];
   /** If false, no key changes. */
   readonly complete: boolean;
@@ -34,6 +39,7 @@ export interface SecretSource {
   follow(onChange: () => void, signal: AbortSignal): SecretView;
 }
 
+const ANNOTATIONS = 'partner-ingest.io/';
 const strings = z.record(z.string(), z.string());
 const secretSchema = z.object({
   metadata: z.object({
@@ -66,6 +72,7 @@ export function readSecret(object: unknown): PartnerSecret {
     partnerId: labels[PARTNER_LABEL] ?? '',
     status: annotations[STATUS_ANNOTATION],
     ...readTerms(annotations),
+    isAnnotated: Object.keys(annotations).some((one) => one.startsWith(ANNOTATIONS)),
     data: { ...data, ...Object.fromEntries(encoded) },
   };
 }
@@ -100,6 +107,7 @@ export function secretsOfStored(
       ...source,
       createdAt: undefined,
       partnerId: key.partnerId,
+      ...defined({ followed: key.followed }),
       status: all.some(({ isOff }) => isOff) ? 'inactive' : undefined,
       terms: key.terms,
       faults: [],

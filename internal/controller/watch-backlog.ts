@@ -4,11 +4,10 @@ import type { PartnerHolds } from '../partner/flags.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import type { Logger } from '../platform/process/log.ts';
 import { jobStates, type JobState } from '../queue/job.ts';
-import type { OldQueue } from '../queue/old-queue.ts';
+import type { OldQueue } from '../queue/enqueue.ts';
 import { readBacklog, readPartnerBacklog, type Backlog } from '../submission/due-work.ts';
 import { backlogStates, openStates } from '../submission/states.ts';
-import type { ControllerMetrics } from '../telemetry/metrics.ts';
-import { PartnerLabels } from '../telemetry/partner-labels.ts';
+import { PartnerLabels, type ControllerMetrics } from '../telemetry/metrics.ts';
 import type { TrafficCounter } from '../traffic/traffic-counter.ts';
 import type { LeaderLoop } from './leadership.ts';
 

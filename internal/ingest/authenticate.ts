@@ -36,7 +36,7 @@ export function authenticate(
   request.keyId = undefined;
   request.partnerId = '';
   request.terms = NO_TERMS;
-  const key = keyIn(request.headers.authorization);
+  const { key } = request;
   if (key === '') return { answer: errors.keyMissing };
   const found = keys.lookup(key);
   if (!found.known) return { answer: errors.keyInvalid };

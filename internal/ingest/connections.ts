@@ -8,6 +8,7 @@ import { hasRequestBegun } from '../platform/http/inside-node.ts';
 import { newId } from '../platform/stores/ids.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import type { Hop, ReadHop } from './client-address.ts';
+import { type HelpLinks, INGEST_PATH } from './contract.ts';
 import { errors, type ErrorAnswer } from './errors.ts';
 import {
   LAST_ANSWERS_MS,
@@ -99,6 +100,12 @@ export class Connections {
   }
 }
 
+/** Reads the body of a request. */
+interface Reader {
+  /** The rest cannot be read. */
+  breakOff(): void;
+}
+
 const connections = new WeakMap<Socket, Connection>();
 
 /**
@@ -117,7 +124,7 @@ export class Connection {
   #answering = 0;
   #broken = false;
   #taken: number | undefined;
-  readonly #readers = new Set<() => void>();
+  readonly #readers = new Set<Reader>();
 
   constructor(socket: Socket, peer: Hop, shares: FairShares<Connection>) {
     this.socket = socket;
@@ -176,20 +183,25 @@ export class Connection {
   /** Stops all that read a body of this connection; true if a request is still unanswered. */
   breakOff(): boolean {
     this.#broken = true;
-    for (const tell of this.#readers) tell();
+    for (const reader of this.#readers) reader.breakOff();
     return this.isAnswering;
   }
 
-  onBreak(tell: () => void): () => void {
-    this.#readers.add(tell);
-    if (this.#broken) tell();
-    return () => this.#readers.delete(tell);
+  beginsToRead(reader: Reader): void {
+    this.#readers.add(reader);
+    if (this.#broken) reader.breakOff();
+  }
+
+  endsToRead(reader: Reader): void {
+    this.#readers.delete(reader);
   }
 }
 
 const BROKEN_ANSWER_MS = 1_000;
 
 export interface BrokenTools {
+  /** Undefined where the OpenAPI document is switched off. */
+  readonly help: HelpLinks | undefined;
   readonly clock: Clock;
   readonly metrics: IngestMetrics;
 }
@@ -240,6 +252,7 @@ function answerByHand(
     `Content-Length: ${Buffer.byteLength(body)}`,
     `X-Request-Id: ${newId('req', now)}`,
     'Connection: close',
+    ...(tools.help === undefined ? [] : [`Link: ${tools.help(INGEST_PATH, status)}`]),
     ...headers,
   ];
   socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`);

@@ -6,17 +6,20 @@ import { oas } from '@stoplight/spectral-rulesets';
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { ROOT } from '../../tools/root.ts';
-import { EMAIL_MAX } from '../application/email-address.ts';
-import { parseApplication } from '../application/parse-application.ts';
-import { partnerReasonCodes } from '../application/reasons.ts';
-import { testEndings } from '../application/sandbox-endings.ts';
+import { EMAIL_MAX } from '../application/fields.ts';
+import { parseApplication, hintCodes } from '../application/parse-application.ts';
+import { partnerReasonCodes, reasonsForPartner } from '../application/reasons.ts';
+import { lateBounce, type TestEnding, testEndings } from '../application/sandbox-endings.ts';
 import {
   BASE_PATH,
+  helpLinks,
   INGEST_PATH,
   LIST_PATH,
   listQuery,
-  listQueryFault,
   openApiDocument,
+  OUTCOMES_PATH,
+  outcomesQuery,
+  queryFault,
   requestId,
   STATUS_PATH,
   statusMessages,
@@ -38,8 +41,9 @@ type Part = any;
 const settings = { rateLimitMax: 7, rateLimitWindowSeconds: 11, statusEndpoint: true };
 const document = openApiDocument(settings) as Part;
 const { paths, components } = document;
+const link = helpLinks(document);
 const operations = Object.values<Part>(paths).flatMap((methods) => Object.values<Part>(methods));
-const [submit, lookUp, list] = operations;
+const [submit, lookUp, list, outcomes] = operations;
 const responses = operations.flatMap(({ responses: all }) => Object.entries<Part>(all));
 const examples = responses.flatMap(([status, { content }]) =>
   Object.entries<Part>(content['application/json'].examples ?? {}).map(
@@ -51,7 +55,10 @@ const page = readFileSync(`${ROOT}docs/contract.md`, 'utf8');
 const limit = { amount: '7', windowSeconds: 11, whose: 'one address' } as const;
 const known = Object.entries({
   ...errors,
-  listQueryInvalid: { status: 400, error: listQueryInvalid(listQueryFault({ since: 'today' })!) },
+  listQueryInvalid: {
+    status: 400,
+    error: listQueryInvalid(queryFault(listQuery, { since: 'today' })!),
+  },
   tooManyRequests: { status: 429, error: tooManyRequests(limit, 11) },
 });
 const set = (texts: readonly string[]): string[] => [...new Set(texts)].toSorted();
@@ -75,9 +82,25 @@ test.each([true, false])(
   },
 );
 
+test.each<[path: string, status: number, place: string]>([
+  [INGEST_PATH, 422, '/paths/~1capital~1ingest/post/responses/422'],
+  [`${INGEST_PATH}/req_1`, 404, '/paths/~1capital~1ingest~1{request_id}/get/responses/404'],
+  [OUTCOMES_PATH, 503, '/paths/~1capital~1outcomes/get/responses/503'],
+  [INGEST_PATH, 404, '/paths/~1capital~1ingest/post'],
+  ['/favicon.ico', 404, '/paths'],
+])('an answer to %s %i links to its place', (path, status, place) => {
+  const [, pointer = ''] = /^<.*openapi\.json#(.*)>; rel="help"$/.exec(link(path, status)) ?? [];
+  expect(decodeURIComponent(pointer)).toBe(place);
+  const steps = place
+    .split('/')
+    .slice(1)
+    .map((step) => step.replaceAll('~1', '/'));
+  expect(steps.reduce((part: Part, step) => part[step], document)).toBeDefined();
+});
+
 test('without look-ups nothing of them is left', () => {
   const text = JSON.stringify(openApiDocument({ ...settings, statusEndpoint: false }));
-  expect(text).not.toMatch(/lookUp|listSubmissions|location|preference|503/i);
+  expect(text).not.toMatch(/lookUp|listSubmissions|outcomes|location|PreferenceApplied|503/i);
 });
 
 test('the document lists exactly the errors of the code', () => {
@@ -116,6 +139,7 @@ test.each(responses.filter(([status]) => !status.startsWith('2')))(
       ...(own[status] === undefined ? [] : [own[status]]),
       ...(counted ? counts : []),
       ...(Object.keys(named).some((name) => readsOf.has(name)) ? ['Cache-Control'] : []),
+      'Link',
     ]);
     const recorded = Object.values<Part>(named).map(({ value }) => value.data !== undefined);
     expect(
@@ -132,12 +156,19 @@ test('the document has the paths, parameters, states and texts of the code', () 
     INGEST_PATH,
     STATUS_PATH,
     LIST_PATH,
+    OUTCOMES_PATH,
   ]);
   const stateRef = { $ref: '#/components/schemas/State' };
   const { properties = {} } = z.toJSONSchema(listQuery, { io: 'input' });
   expect(list.parameters.map(({ name, schema }: Part) => [name, schema])).toMatchObject(
     Object.entries({ ...properties, state: { anyOf: [stateRef, { const: '' }] } }),
   );
+  const followed = z.toJSONSchema(outcomesQuery, { io: 'input' }).properties ?? {};
+  expect(
+    outcomes.parameters.flatMap(({ in: place, name, schema }: Part) =>
+      place === 'query' ? [[name, schema]] : [],
+    ),
+  ).toMatchObject(Object.entries(followed));
   const statuses = Object.entries(statusMessages);
   const $ref = '#/components/schemas/Entry';
   expect(components.schemas).toMatchObject({
@@ -148,6 +179,7 @@ test('the document has the paths, parameters, states and texts of the code', () 
       description: statuses.map(([name, message]) => `- \`${name}\`: ${message}.`).join('\n'),
     },
     Reason: { properties: { code: { enum: partnerReasonCodes } } },
+    Hint: { properties: { code: { enum: hintCodes } } },
     // Generated clients have one type of each.
     Entry: {
       properties: {
@@ -157,6 +189,7 @@ test('the document has the paths, parameters, states and texts of the code', () 
     },
     Status: { properties: { data: { $ref } } },
     Submissions: { properties: { data: { properties: { submissions: { items: { $ref } } } } } },
+    Outcomes: { properties: { data: { properties: { outcomes: { items: { $ref } } } } } },
   });
 });
 
@@ -166,7 +199,10 @@ test('the document has the bounds of the code', () => {
   expect(submit.description).toContain(
     `at most ${DRAIN_MAX_BYTES / 2 ** 20} MiB are read, for at most ${DRAIN_MAX_MS / 1_000} seconds`,
   );
-  expect(lookUp.parameters[1].description).toContain(`at most ${MAX_WAIT_SECONDS}.`);
+  for (const { parameters } of [lookUp, outcomes])
+    expect(parameters.find(({ name }: Part) => name === 'Prefer').description).toContain(
+      `at most ${MAX_WAIT_SECONDS}.`,
+    );
   expect(components).toMatchObject({
     headers: {
       RetryAfter: { schema: { maximum: 3_600 } },
@@ -191,12 +227,59 @@ test('the document has the bounds of the code', () => {
     }
 });
 
-test('the document and the contract page have every test ending', () => {
-  const rowsOf = (text: string) =>
-    [...text.matchAll(/^\| ([^-]+?) +\| (.+?) +\| (.+?) +\|$/gm)].map((row) => row.slice(1));
-  const rows = rowsOf(components.securitySchemes.apiKey.description);
-  expect(rowsOf(page)).toEqual(rows);
-  expect(rows.filter(([ein]) => /\d/.test(ein!)).map((row) => row.slice(0, 2))).toEqual(
-    [...testEndings].map(([ein, { answer }]) => [`\`${ein}\``, `${answer}`]),
+const codeOf = ({ reason }: TestEnding): string | undefined =>
+  reasonsForPartner(reason === undefined ? [] : [reason])[0]?.code;
+
+/** What both must say of an ending. */
+function wordsOf(ein: string, ending: TestEnding): string[] {
+  const { answer, undeliverable, waitsMs, attempts, holdsMs, fault } = ending;
+  const code = codeOf(ending);
+  if (code !== undefined) return ['`rejected`', `\`${code}\``];
+  if (undeliverable) return ['`undeliverable`', '`unknown_mailbox`'];
+  if (waitsMs !== undefined)
+    return ['`processing`', waitsMs === 60_000 ? 'for a minute' : 'for an hour', '`completed`'];
+  if (ein === lateBounce.ein) return ['one to two minutes after `completed`'];
+  if (attempts !== undefined) return ['first two attempts', 'then 202', '`completed`'];
+  if (holdsMs !== undefined) return ['30 s', 'for a minute 202', '`completed`'];
+  if (fault !== undefined) return ['`not_accepted`'];
+  if (answer === 'none') return ['cut off after acceptance', 'is answered 202'];
+  return [answer === 202 ? '`completed`' : 'nothing is recorded'];
+}
+
+test('the document and the contract page have every test ending with its answer and outcome', () => {
+  const { description } = components.securitySchemes.apiKey;
+  const rows = [...description.matchAll(/^\| `(\d+)` \| (\w+) \| (.*) \|$/gm)].map(
+    ([, ...row]) => row,
   );
+  const endings = [...testEndings].map(([ein, { answer }]) => [ein, `${answer}`] as const);
+  expect(rows.map((row) => row.slice(0, 2))).toEqual(endings);
+  const lacking = (ein: string, text: string | undefined): string[] =>
+    wordsOf(ein, testEndings.get(ein)!).filter((words) => !text?.includes(words));
+  expect(rows.map(([ein, , text]) => [ein, lacking(ein, text)])).toEqual(
+    rows.map(([ein]) => [ein, []]),
+  );
+  const [accepted = '', otherwise = ''] = /\n## Test keys\n([^]*?)\n## /
+    .exec(page)![1]!
+    .split('Answered otherwise');
+  const itemsWith = (text: string, ein: string) =>
+    [...text.matchAll(/^- ([^:]*): ([^]*?)(?=\n- |\n\n)/gm)].filter(([, of]) => of!.includes(ein));
+  for (const [ein, answer] of endings) {
+    const [item, ...more] = itemsWith(answer === '202' ? accepted : otherwise, ein);
+    expect([ein, more]).toEqual([ein, []]);
+    expect([ein, lacking(ein, item?.[2]?.replaceAll(/\s+/g, ' '))]).toEqual([ein, []]);
+    if (answer !== '202') expect(item?.[2]).toContain(answer === 'none' ? 'cut off' : answer);
+  }
+  // Of an item with several, in their order.
+  const codes = Object.groupBy(
+    endings.flatMap(([ein]) => {
+      const code = codeOf(testEndings.get(ein)!);
+      const [item] = itemsWith(accepted, ein);
+      return code === undefined ? [] : [{ item: item![0], at: item![1]!.indexOf(ein), code }];
+    }),
+    ({ item }) => item,
+  );
+  for (const [item, all = []] of Object.entries(codes))
+    expect(all.toSorted((one, other) => one.at - other.at).map(({ code }) => code)).toEqual(
+      [...item.matchAll(/`([a-z]+(?:_[a-z]+)?)`/g)].map(([, code]) => code).slice(1),
+    );
 });

@@ -10,7 +10,9 @@ export const BASE_PATH = '/api/v1';
 export const INGEST_PATH = `${BASE_PATH}/capital/ingest`;
 export const STATUS_PATH = `${INGEST_PATH}/:request_id`;
 export const LIST_PATH = `${BASE_PATH}/capital/submissions`;
+export const OUTCOMES_PATH = `${BASE_PATH}/capital/outcomes`;
 export const OPENAPI_PATH = `${BASE_PATH}/capital/openapi.json`;
+export const JWKS_PATH = `${BASE_PATH}/capital/jwks.json`;
 
 const REQUEST_ID = /^req_[0-7][0-9a-hjkmnp-tv-z]{25}$/;
 export const requestId = z.string().regex(REQUEST_ID);
@@ -57,29 +59,40 @@ export const listQuery = z.strictObject({
   idempotency_key: parameter(new RegExp(`^[ -~]{1,${MAX_IDEMPOTENCY_KEY}}$`)),
 });
 
+export const outcomesQuery = z.strictObject({
+  since: parameter(pointInTime),
+  cursor: parameter(/^out_[\w-]{10,200}$/),
+});
+
 const A_TIME = 'a time of RFC 3339, such as 2026-11-27T09:30:00Z';
 const right: Record<keyof typeof listQuery.shape, string> = {
   since: A_TIME,
   until: A_TIME,
   state: `one of ${inWords(Object.keys(statusMessages))}`,
-  cursor: 'a next_cursor of a page before',
+  cursor: 'a next_cursor that keys of this partner and mode were answered',
   idempotency_key: `1 to ${MAX_IDEMPOTENCY_KEY} characters of printable ASCII, without its quotes`,
 };
 const SHOWN = 100;
 
 /** What is wrong with the first faulty parameter, and what would be right. */
-export function listQueryFault(query: Readonly<Record<string, unknown>>): string | undefined {
-  for (const [name, value] of Object.entries(query)) {
-    if (!isParameter(name))
-      return `${quoted(name)} is unknown: known are ${inWords(Object.keys(right))}`;
+export function queryFault(
+  { shape }: typeof listQuery | typeof outcomesQuery,
+  given: unknown,
+): string | undefined {
+  for (const [name, value] of Object.entries(given as Readonly<Record<string, unknown>>)) {
+    if (!isOf(shape, name))
+      return `${quoted(name)} is unknown: known are ${inWords(Object.keys(shape))}`;
     if (Array.isArray(value)) return `${name} must be given once`;
-    if (!listQuery.shape[name].safeParse(value).success)
-      return `${name} must be ${right[name]}, not ${quoted(String(value))}`;
+    if (!shape[name].safeParse(value).success) return valueFault(name, value);
   }
   return undefined;
 }
 
-const isParameter = (name: string): name is keyof typeof right => Object.hasOwn(right, name);
+export const valueFault = (name: keyof typeof right, value: unknown): string =>
+  `${name} must be ${right[name]}, not ${quoted(String(value))}`;
+
+const isOf = <Shape extends object>(shape: Shape, name: PropertyKey): name is keyof Shape =>
+  Object.hasOwn(shape, name);
 
 const quoted = (text: string): string =>
   `'${text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text}'`;
@@ -95,7 +108,7 @@ interface OpenApiSettings {
 }
 
 interface Response {
-  readonly headers: Record<string, object>;
+  headers: Record<string, object>;
   readonly content: Record<string, { readonly examples?: Record<string, { summary: string }> }>;
   links?: object;
 }
@@ -105,7 +118,7 @@ interface Operation {
 }
 
 /** The parts of the document that this file changes. */
-interface OpenApiDocument {
+export interface OpenApiDocument {
   tags: readonly { readonly name: string }[];
   readonly paths: Record<string, Partial<Record<'get' | 'post', Operation>>>;
   readonly components: Readonly<Record<'headers' | 'schemas', Record<string, object>>>;
@@ -141,9 +154,11 @@ export function openApiDocument(settings: OpenApiSettings): OpenApiDocument {
   return document;
 }
 
-/** Describes each error by the summaries of its examples. */
+/** Describes each error by the summaries of its examples, and says that it links to this place. */
 function describeErrors({ responses }: Operation): void {
   for (const [status, response] of Object.entries(responses)) {
+    if (Number(status) >= 400)
+      response.headers = { ...response.headers, Link: { $ref: '#/components/headers/Help' } };
     const examples = Object.values(response.content['application/json']?.examples ?? {});
     if (examples.length === 0) continue;
     const description = examples.map(({ summary }) => summary).join('\n\n');
@@ -151,12 +166,35 @@ function describeErrors({ responses }: Operation): void {
   }
 }
 
+/**
+ * Where the document explains an answer to a request for this path, as a header `Link` (RFC 8288).
+ */
+export function helpLinks({ paths }: Pick<OpenApiDocument, 'paths'>) {
+  const places = Object.entries(paths).flatMap(([path, operations]) =>
+    Object.entries(operations).map(([method, { responses }]) => ({
+      pattern: new RegExp(`^${BASE_PATH}${path.replace(/\{\w+\}/, '[^/]+')}$`),
+      at: `/paths/${encodeURIComponent(path.replaceAll('/', '~1'))}/${method}`,
+      responses,
+    })),
+  );
+  return (path: string, status: number): string => {
+    const { at, responses } = places.find(({ pattern }) => pattern.test(path)) ?? {
+      at: '/paths',
+      responses: {},
+    };
+    const place = String(status) in responses ? `${at}/responses/${status}` : at;
+    return `<${OPENAPI_PATH}#${place}>; rel="help"`;
+  };
+}
+export type HelpLinks = ReturnType<typeof helpLinks>;
+
 function removeLookUps(document: OpenApiDocument): void {
   const { paths, components } = document;
   delete paths['/capital/ingest/{request_id}'];
   delete paths['/capital/submissions'];
+  delete paths['/capital/outcomes'];
   document.tags = document.tags.filter(({ name }) => name !== 'Look-ups');
-  for (const name of ['State', 'Reason', 'Entry', 'Status', 'Submissions'])
+  for (const name of ['State', 'Reason', 'Hint', 'Entry', 'Status', 'Submissions', 'Outcomes'])
     delete components.schemas[name];
   for (const name of ['Location', 'PreferenceApplied', 'CacheControl'])
     delete components.headers[name];

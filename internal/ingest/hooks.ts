@@ -8,12 +8,12 @@ import type { Logger } from '../platform/process/log.ts';
 import {
   contextOf,
   failSpan,
+  isTracing,
   startSpan,
   traceFields,
   traceparentOf,
 } from '../platform/process/tracing.ts';
-import type { SubmissionRecord } from '../submission/submission.ts';
-import type { PartnerLabels } from '../telemetry/partner-labels.ts';
+import type { PartnerLabels } from '../telemetry/metrics.ts';
 import type { TrafficCounter } from '../traffic/traffic-counter.ts';
 import { keyIn } from './authenticate.ts';
 import {
@@ -32,7 +32,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     startedAt: number;
     client: ClientAddress;
-    contentType: string | undefined;
+    /** As it was sent; empty without one. */
+    key: string;
     partnerId: string;
     /** The id of a known key. */
     keyId: string | undefined;
@@ -41,9 +42,6 @@ declare module 'fastify' {
     incomingBody: IncomingBody;
     span: Span | undefined;
     traceparent: string | undefined;
-    /** The record that the answer names. */
-    recorded:
-      Pick<SubmissionRecord, '_id' | 'traceparent' | 'httpStatus' | 'bodySha256'> | undefined;
   }
 }
 
@@ -55,7 +53,6 @@ export interface HookTools extends BrokenTools {
   readonly drain: AbortSignal;
   readonly partnerLabels: PartnerLabels;
   readonly traffic: Pick<TrafficCounter, 'answered'>;
-  readonly acceptLog: Pick<Logger, 'info'> | undefined;
 }
 
 export function addHooks(app: FastifyInstance, tools: HookTools): void {
@@ -63,12 +60,11 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
   app.decorateRequest('partnerId', '');
   app.decorateRequest('keyId', undefined);
   app.decorateRequest('terms', null as unknown as KeyTerms);
-  app.decorateRequest('contentType', undefined);
+  app.decorateRequest('key', '');
   app.decorateRequest('client', null as unknown as ClientAddress);
   app.decorateRequest('incomingBody', null as unknown as IncomingBody);
   app.decorateRequest('span', undefined);
   app.decorateRequest('traceparent', undefined);
-  app.decorateRequest('recorded', undefined);
 
   const bodies = new FairShares<IncomingBody>(SHARED.incomingBytes, (body) => body.giveWay());
   app.addHook('onRequest', (request, reply, done) => {
@@ -86,9 +82,7 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
     request.startedAt = tools.clock.monotonicMs();
     request.span = spanOf(request);
     request.traceparent = traceparentOf(request.span);
-    request.contentType = request.raw.headers['content-type'];
-    // Fastify would answer a malformed Content-Type by itself.
-    request.raw.headers['content-type'] = 'application/octet-stream';
+    request.key = keyIn(request.headers.authorization);
     reply.header('x-request-id', request.id);
     const fault = headFault(request.raw);
     if (fault === undefined) {
@@ -101,11 +95,11 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
   });
   app.addHook('onSend', (request, reply, payload, done) => {
     // Decided by the prefix, so that no answer reveals whether a key is known.
-    if (isTestKey(keyIn(request.headers.authorization))) reply.header('test-submission', 'true');
+    if (isTestKey(request.key)) reply.header('test-submission', 'true');
+    addHelp(request, reply, tools);
     // Node reads no request behind one with `Upgrade`, so the client must know that it ends here.
     const isLast = tools.drain.aborted || request.raw.headers.upgrade !== undefined;
     if (isLast) reply.header('connection', 'close');
-    if (request.recorded !== undefined) logRecorded(request.recorded, request, tools);
     done(null, payload);
   });
   // There could be 10,000 lines a second, so only the level debug has them.
@@ -129,6 +123,12 @@ export function addHooks(app: FastifyInstance, tools: HookTools): void {
     }
     done();
   });
+}
+
+function addHelp({ url }: FastifyRequest, reply: FastifyReply, { help }: HookTools): void {
+  const { statusCode: status } = reply;
+  if (status >= 400 && help !== undefined)
+    reply.header('link', help(url.split('?', 1)[0]!, status));
 }
 
 function countTraffic(
@@ -163,7 +163,9 @@ function mayBegin(connection: Connection, reply: FastifyReply, tools: HookTools)
 
 /** Leaves out address, user agent and query, which are personal. */
 function spanOf(request: FastifyRequest): Span | undefined {
-  const parent = contextOf(request.headers['traceparent']);
+  const { traceparent } = request.headers;
+  if (traceparent === undefined && !isTracing()) return undefined;
+  const parent = contextOf(traceparent);
   const route = request.routeOptions.url;
   if (request.is404 || route === undefined) return trace.getSpan(parent);
   return startSpan({
@@ -187,23 +189,6 @@ function endSpan(span: Span, reply: FastifyReply): void {
   if (!answered) failSpan(span, 'aborted');
   else if (reply.statusCode >= 500) failSpan(span, String(reply.statusCode));
   span.end();
-}
-
-function logRecorded(
-  { _id, traceparent, httpStatus, bodySha256 }: NonNullable<FastifyRequest['recorded']>,
-  { partnerId }: FastifyRequest,
-  { acceptLog }: HookTools,
-): void {
-  acceptLog?.info(
-    {
-      request_id: _id,
-      ...traceFields(traceparent),
-      partner: partnerId,
-      status: httpStatus,
-      body_sha256: bodySha256,
-    },
-    'recorded',
-  );
 }
 
 export function logFields({ id, traceparent }: FastifyRequest) {

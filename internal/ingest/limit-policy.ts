@@ -4,11 +4,13 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ownerName } from '../partner/key-terms.ts';
 import { defined } from '../platform/process/defined.ts';
 import type { OverLimitRecorder } from '../submission/over-limit.ts';
+import type { IngestMetrics, PartnerLabels } from '../telemetry/metrics.ts';
 import { authenticate, type KeyTools } from './authenticate.ts';
 import { tooManyRequests, type Limit } from './errors.ts';
 import type { SharedLimiterStore } from './rate-limit.ts';
 
 const PARTNER_MINUTE_SECONDS = 60;
+const PARTNER_MINUTE_MS = PARTNER_MINUTE_SECONDS * 1_000;
 
 export interface LimitSettings {
   readonly rateLimitMax: number;
@@ -17,6 +19,8 @@ export interface LimitSettings {
 
 export interface LimitTools extends KeyTools {
   readonly limiter: SharedLimiterStore;
+  readonly metrics: Pick<IngestMetrics, 'limitDryRun'>;
+  readonly partnerLabels: PartnerLabels;
   readonly overLimit: Pick<OverLimitRecorder, 'add'>;
 }
 
@@ -79,7 +83,8 @@ export class Limits {
 
   /** Rejects with `OverLimit`; undefined if the partner has no bound. */
   admitRequest(request: FastifyRequest): Promise<void> | undefined {
-    const { maxPerMinute: max } = request.terms;
+    const { maxPerMinute: max, dryRunPerMinute } = request.terms;
+    if (dryRunPerMinute !== undefined) void this.#tryOut(request, dryRunPerMinute);
     if (max === undefined) return undefined;
     return this.#admit(request, max);
   }
@@ -89,10 +94,16 @@ export class Limits {
     return this.#tools.limiter.count(`test:${key}`, windowMs, Infinity);
   }
 
+  async #tryOut({ partnerId, terms }: FastifyRequest, max: number): Promise<void> {
+    const key = `dry-run:${ownerName(partnerId, terms)}`;
+    const { current } = await this.#tools.limiter.count(key, PARTNER_MINUTE_MS, Infinity);
+    const { metrics, partnerLabels } = this.#tools;
+    if (current > max) metrics.limitDryRun.inc({ partner: partnerLabels.of(partnerId) });
+  }
+
   async #admit(request: FastifyRequest, max: number): Promise<void> {
     const key = `partner:${ownerName(request.partnerId, request.terms)}`;
-    const windowMs = PARTNER_MINUTE_SECONDS * 1_000;
-    const { current, ttl } = await this.#tools.limiter.count(key, windowMs, max);
+    const { current, ttl } = await this.#tools.limiter.count(key, PARTNER_MINUTE_MS, max);
     if (current <= max) return;
     const limit: Limit = {
       amount: `${max}`,

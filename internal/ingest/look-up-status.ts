@@ -1,10 +1,11 @@
 /** Look-ups and lists: authenticate, read, perhaps wait, answer; nothing is recorded. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { hintsOn } from '../application/parse-application.ts';
 import { reasonsForPartner } from '../application/reasons.ts';
-import { FairShares, type Owner } from '../fair/shares.ts';
-import { Turns } from '../fair/turns.ts';
-import { ownerName } from '../partner/key-terms.ts';
-import { type Batcher, newBatcher } from '../platform/process/batcher.ts';
+import type { Owner } from '../fair/shares.ts';
+import { endsSoon, ownerName } from '../partner/key-terms.ts';
+import { newBatcher, type Batcher } from '../platform/stores/mongo-joined.ts';
+import { DAY_MS, later } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { defined } from '../platform/process/defined.ts';
 import type { Logger } from '../platform/process/log.ts';
@@ -16,24 +17,37 @@ import type {
   StatusReader,
   StatusRecord,
 } from '../submission/status-reader.ts';
+import { sumOf, type TrafficReader } from '../traffic/traffic-reader.ts';
 import { authenticate, type KeyTools } from './authenticate.ts';
 import { MAX_WAIT_SECONDS, SHARED, STATUS_TIMEOUT_MS } from './bounds.ts';
 import {
   listQuery,
-  listQueryFault,
+  outcomesQuery,
+  queryFault,
   requestId,
   type Status,
   statusMessages,
   testMessages,
   timeOf,
+  valueFault,
 } from './contract.ts';
 import { answerEarly, errors, listQueryInvalid, sendEarly } from './errors.ts';
+import { FairReads } from './fair-reads.ts';
+import type { Limits } from './limit-policy.ts';
+import { cursorAt, cursorText, REACH_MS, readCursor } from './outcome-cursor.ts';
+import type { Outcomes } from './outcomes.ts';
+import { preferenceIn } from './prefer.ts';
+import { WaitingClients } from './waiting-clients.ts';
 
 const LISTED = 'Your requests, newest first';
+const OUTCOMES = 'Your outcomes, oldest first';
 
 export interface LookUpTools extends KeyTools {
   readonly log: Logger;
   readonly statuses: Statuses;
+  readonly outcomes: Outcomes;
+  readonly counts: Pick<TrafficReader, 'series'>;
+  readonly limits: Pick<Limits, 'ofAddress'>;
 }
 
 export function authenticateLookUp(
@@ -47,6 +61,8 @@ export function authenticateLookUp(
   }
   const refusal = authenticate(request, tools);
   if (refusal !== undefined) answerEarly(request, reply, refusal.answer);
+  else if (endsSoon(request.terms, tools.clock.now()))
+    reply.header('key-not-after', request.terms.notAfter?.toISOString());
   return refusal === undefined;
 }
 
@@ -86,7 +102,7 @@ export const lookUpStatus: Read = async (request, reply, tools, owner, gone) => 
     answerEarly(request, reply, errors.requestUnknown);
     return;
   }
-  const seconds = secondsToWait(request.headers['prefer']);
+  const seconds = secondsToWait(preferenceIn(request.headers['prefer'], 'wait'));
   const { record, waited } =
     seconds === undefined
       ? { record: now, waited: false }
@@ -99,19 +115,13 @@ export const lookUpStatus: Read = async (request, reply, tools, owner, gone) => 
   sendEarly(request, reply, 200, { message, data });
 };
 
-/** RFC 7240: only the first `wait` counts; a malformed one is ignored. */
-function secondsToWait(prefer: string | string[] | undefined): number | undefined {
-  // A comma within quotes separates nothing.
-  const preferences = String(prefer ?? '').match(/(?:[^",]|"(?:[^"\\]|\\.)*"?)+/g) ?? [];
-  const first = preferences.find((preference) => /^\s*wait\s*(?:[=;]|$)/i.test(preference));
-  const [, plain, inQuotes] = /^\s*wait\s*=\s*(?:(\d+)|"(\d+)")\s*(?:;|$)/i.exec(first ?? '') ?? [];
-  const wait = plain ?? inQuotes;
-  return wait === undefined ? undefined : Math.min(Number(wait), MAX_WAIT_SECONDS);
+function secondsToWait(wait = ''): number | undefined {
+  return /^\d+$/.test(wait) ? Math.min(Number(wait), MAX_WAIT_SECONDS) : undefined;
 }
 
 /** A partner's own requests, newest first, to find lost answers. */
 export const listSubmissions: Read = async (request, reply, tools, owner, gone) => {
-  const fault = listQueryFault(request.query as Record<string, unknown>);
+  const fault = queryFault(listQuery, request.query);
   if (fault !== undefined) {
     sendEarly(request, reply, 400, { error: listQueryInvalid(fault) });
     return;
@@ -139,11 +149,74 @@ export const listSubmissions: Read = async (request, reply, tools, owner, gone) 
         ...defined({ idempotency_key: idempotencyKey || undefined }),
       })),
       ...defined({ next_cursor: next }),
+      ...(cursor || idempotencyKey ? {} : await standingOf(request, tools, owner)),
     },
   });
 };
 
+const COUNTS_WITHIN_MS = 500;
+
+/** What may be asked, and how the last day was answered. The list is worth more than this. */
+async function standingOf(
+  { terms }: FastifyRequest,
+  { counts, limits: { ofAddress }, clock }: LookUpTools,
+  [owner]: Owner,
+) {
+  const until = clock.now();
+  const asked = { unit: 'hour', since: later(until, -DAY_MS), until } as const;
+  const parts = await withDeadline(counts.series(owner, asked), COUNTS_WITHIN_MS, 'counts').catch(
+    () => undefined,
+  );
+  const limits = {
+    of_address: Number(ofAddress.amount),
+    of_address_seconds: ofAddress.windowSeconds,
+    ...defined({ of_partner_a_minute: terms.maxPerMinute }),
+  };
+  const answers = parts && sumOf(parts.map((part) => part.counts)).answers;
+  return { limits, ...(parts && { last_day: answers ?? {} }) };
+}
+
+/** A partner's own requests as they end, and as their ends change. */
+export const followOutcomes: Read = async (request, reply, tools, owner, gone) => {
+  const { partnerId, terms } = request;
+  const { test } = terms;
+  const fault = queryFault(outcomesQuery, request.query);
+  const { since, cursor: given } = fault === undefined ? outcomesQuery.parse(request.query) : {};
+  // Behind a time that is still to come, such as of a wrong zone, outcomes would be missed.
+  const fromMs = Math.min(since ? timeOf(since).getTime() : REACH_MS, tools.clock.now().getTime());
+  const begun = cursorAt(fromMs - REACH_MS);
+  const cursor = given ? readCursor(owner[0], given) : begun;
+  if (fault !== undefined || cursor === undefined) {
+    const error = listQueryInvalid(fault ?? valueFault('cursor', given));
+    sendEarly(request, reply, 400, { error });
+    return;
+  }
+  const whose = { partnerId, test };
+  let page = await tools.outcomes.read({ whose, cursor }, owner, gone);
+  const seconds = secondsToWait(preferenceIn(request.headers['prefer'], 'wait'));
+  let waited = page.records.length > 0;
+  if (seconds !== undefined && !waited) {
+    const { cursor: reached } = page;
+    const next = { whose, cursor: reached };
+    waited = await tools.outcomes.wait(next, owner, seconds * 1_000, gone);
+    // If it ended early or cannot be read, what was read before is the answer.
+    const news = waited
+      ? await tools.outcomes.read(next, owner, gone).catch(() => undefined)
+      : undefined;
+    waited = news !== undefined;
+    page = news ?? page;
+    // The key may have ended meanwhile.
+    if (!authenticateLookUp(request, reply, tools)) return;
+  }
+  if (waited && seconds !== undefined) reply.header('preference-applied', `wait=${seconds}`);
+  sendEarly(request, reply, 200, {
+    message: OUTCOMES,
+    data: { outcomes: page.records.map(dataOf), next_cursor: cursorText(owner[0], page.cursor) },
+  });
+};
+
 function dataOf(record: StatusRecord) {
+  const hints = hintsOn(record.applicant ?? {});
   return {
     request_id: record._id,
     ...defined({ test: record.test }),
@@ -151,6 +224,7 @@ function dataOf(record: StatusRecord) {
     received_at: record.receivedAt.toISOString(),
     updated_at: record.stateAt.toISOString(),
     reasons: reasonsForPartner(record.reasons ?? []),
+    ...(hints.length === 0 ? {} : { hints }),
   };
 }
 
@@ -168,8 +242,6 @@ export function statusOf({ state }: Pick<StatusRecord, 'state'>): Status {
 
 interface Wait {
   record: StatusRecord;
-  /** `waited` is true if the state is final or the time has passed, else the wait ended early. */
-  end(waited: boolean): void;
 }
 
 interface StatusTools {
@@ -184,13 +256,14 @@ export class Statuses {
   readonly #tools: StatusTools;
   readonly #lookUps: FairReads<string, StatusRecord | undefined>;
   readonly #lists: FairReads<ListQuery, ListPage>;
-  readonly #waits = new FairShares<Wait>(SHARED.waits, (wait) => wait.end(false));
+  readonly #waits: WaitingClients<Wait>;
   #toLookAt: Wait[] = [];
   readonly #batcher: Batcher<Wait>;
 
   constructor(tools: StatusTools) {
     this.#tools = tools;
     const { reader, drain, loops } = tools;
+    this.#waits = new WaitingClients(drain);
     this.#lookUps = new FairReads({
       max: SHARED.lookUps,
       together: SHARED.lookUps,
@@ -211,10 +284,7 @@ export class Statuses {
       name: 'status_waits',
       everyMs: LOOK_EVERY_MS,
       failsAfterMs: WAITS_FAIL_AFTER_MS,
-      run: () => this.#lookAt([...this.#waits.holders]),
-    });
-    drain.addEventListener('abort', () => {
-      for (const wait of this.#waits.holders) wait.end(false);
+      run: () => this.#lookAt(this.#waits.all),
     });
   }
 
@@ -224,10 +294,7 @@ export class Statuses {
     return found && ownerName(found.partnerId ?? '', found) === owner[0] ? found : undefined;
   }
 
-  /**
-   * Resolves when the state is final or `ms` have passed. Ends early, with `waited` false, if `gone`
-   * aborts, the process drains, or other partners need the place.
-   */
+  /** Resolves when the state is final, or as `WaitingClients` says. */
   async wait(
     record: StatusRecord,
     owner: Owner,
@@ -235,17 +302,11 @@ export class Statuses {
     gone: AbortSignal,
   ): Promise<{ readonly record: StatusRecord; readonly waited: boolean }> {
     if (statusOf(record) !== 'processing') return { record, waited: true };
-    if (this.#tools.drain.aborted) return { record, waited: false };
-    const { promise, resolve } = Promise.withResolvers<boolean>();
-    const wait: Wait = { record, end: resolve };
-    const timer = setTimeout(resolve, ms, true);
-    gone.addEventListener('abort', () => resolve(false));
-    this.#waits.hold(wait, owner);
+    const wait: Wait = { record };
+    const held = this.#waits.hold(wait, owner, ms, gone);
     // The request may have ended since it was read.
     this.#lookSoon([wait]);
-    const waited = await promise;
-    clearTimeout(timer);
-    this.#waits.remove(wait);
+    const waited = await held;
     return { record: wait.record, waited };
   }
 
@@ -256,7 +317,7 @@ export class Statuses {
   /** Makes the waits for these requests look at once. */
   ended(requestIds: readonly string[]): void {
     const ids = new Set(requestIds);
-    this.#lookSoon([...this.#waits.holders].filter(({ record }) => ids.has(record._id)));
+    this.#lookSoon(this.#waits.all.filter(({ record }) => ids.has(record._id)));
   }
 
   #lookSoon(waits: readonly Wait[]): void {
@@ -273,7 +334,7 @@ export class Statuses {
     );
     for (const [index, wait] of waits.entries()) {
       wait.record = found[index] ?? wait.record;
-      if (statusOf(wait.record) !== 'processing') wait.end(true);
+      if (statusOf(wait.record) !== 'processing') this.#waits.end(wait, true);
     }
   }
 
@@ -284,73 +345,5 @@ export class Statuses {
     const found = await this.#tools.reader.read([...new Set(ids)], leftMs);
     const byId = new Map(found.map((record) => [record._id, record]));
     return ids.map((id) => byId.get(id));
-  }
-}
-
-/** While the database answers one query, the process works on the answer of another. */
-const QUERIES = 2;
-
-interface QueuedRead<Item, Result> {
-  readonly item: Item;
-  readonly endsAt: number;
-  resolve(result: Result): void;
-  reject(error: unknown): void;
-}
-
-interface FairReadsOptions<Item, Result> {
-  /** Pending reads. One more rejects the oldest read of the partner that has most. */
-  readonly max: number;
-  /** How many reads one query takes. */
-  readonly together: number;
-  /** Must end within `leftMs`, in the database too; returns the results in order. */
-  readonly query: (items: readonly Item[], leftMs: number) => Promise<readonly Result[]>;
-}
-
-/** Reads in batches; each partner has its share of the pending reads. */
-export class FairReads<Item, Result> {
-  readonly #query: FairReadsOptions<Item, Result>['query'];
-  readonly #shares: FairShares<QueuedRead<Item, Result>>;
-  readonly #waiting = new Turns<QueuedRead<Item, Result>>();
-  readonly #batcher: Batcher<QueuedRead<Item, Result>>;
-
-  constructor({ max, together, query }: FairReadsOptions<Item, Result>) {
-    this.#query = query;
-    this.#shares = new FairShares(max, (read) => read.reject(new Error('too many reads')));
-    this.#batcher = newBatcher(
-      QUERIES,
-      () => {
-        let count = 0;
-        return this.#waiting.take(() => (count += 1) <= together);
-      },
-      (reads) => this.#send(reads),
-    );
-  }
-
-  /** Rejects if there is no result in time, or when `gone` aborts. */
-  async read(item: Item, owner: Owner, gone: AbortSignal): Promise<Result> {
-    const { promise, ...settle } = Promise.withResolvers<Result>();
-    const endsAt = performance.now() + STATUS_TIMEOUT_MS;
-    const read = { item, endsAt, ...settle };
-    gone.addEventListener('abort', () => settle.reject(new Error('the client has left')));
-    this.#waiting.put(owner[0], read);
-    this.#shares.hold(read, owner);
-    this.#batcher.plan();
-    try {
-      return await withDeadline(promise, STATUS_TIMEOUT_MS, 'reading for a partner');
-    } finally {
-      this.#waiting.remove(owner[0], read);
-      this.#shares.remove(read);
-    }
-  }
-
-  async #send(reads: readonly QueuedRead<Item, Result>[]): Promise<void> {
-    try {
-      const leftMs = Math.max(...reads.map(({ endsAt }) => endsAt)) - performance.now();
-      const items = reads.map(({ item }) => item);
-      const results = await this.#query(items, leftMs);
-      for (const [index, read] of reads.entries()) read.resolve(results[index]!);
-    } catch (error) {
-      for (const read of reads) read.reject(error);
-    }
   }
 }

@@ -7,7 +7,7 @@
 import { Cluster } from 'ioredis';
 import { redisName, type KnownInstallation } from '../installation/installation.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
-import { newBatcher, type Batcher } from '../platform/process/batcher.ts';
+import { newBatcher, type Batcher } from '../platform/stores/mongo-joined.ts';
 import type { Fault } from '../platform/process/fault.ts';
 import type { Logger } from '../platform/process/log.ts';
 import type { RedisClient } from '../platform/stores/redis.ts';
@@ -60,6 +60,8 @@ interface LimiterStoreTools {
   readonly redis: RedisClient;
   /** Until its id is known, the process counts on its own. */
   readonly installation: KnownInstallation;
+  /** How many processes share a limit while each counts alone. */
+  readonly pods: { readonly count: number };
   readonly metrics: Pick<IngestMetrics, 'limiterDecisions' | 'limiterFallback'>;
   readonly log: Logger;
 }
@@ -135,12 +137,15 @@ export class SharedLimiterStore {
         clearTimeout(timer);
         if (reply === undefined) this.#countLocally(id, counts);
         else {
-          for (const [index, count] of counts.entries()) {
-            this.#answer('redis', count, {
-              current: reply[2 * index]!,
-              ttl: reply[2 * index + 1]!,
-            });
-          }
+          const at = (index: number): WindowCount => ({
+            current: reply[2 * index]!,
+            ttl: reply[2 * index + 1]!,
+          });
+          this.#answer(
+            'redis',
+            counts,
+            counts.map((_, index) => at(index)),
+          );
         }
         resolve();
       };
@@ -158,23 +163,37 @@ export class SharedLimiterStore {
   }
 
   #answerLocally(counts: readonly Count[]): void {
-    for (const count of counts)
-      this.#answer('local', count, this.#local.add(count.key, count.windowMs));
+    const counted = counts.map(({ key, windowMs, max }) => {
+      const { current, ttl } = this.#local.add(key, windowMs);
+      return { current: this.#sharedBy(current, max), ttl };
+    });
+    this.#answer('local', counts, counted);
   }
 
-  #answer(store: 'redis' | 'local', { max, answer }: Count, counted: WindowCount): void {
-    this.#tools.metrics.limiterDecisions.inc({
-      store,
-      decision: counted.current > max ? 'refused' : 'served',
-    });
-    answer(counted);
+  /** Each process counts its requests as if all had as many; one always passes. */
+  #sharedBy(current: number, max: number): number {
+    if (max === Infinity) return current;
+    const shared = current * this.#tools.pods.count;
+    return current === 1 ? Math.min(shared, max) : shared;
+  }
+
+  #answer(
+    store: 'redis' | 'local',
+    counts: readonly Count[],
+    counted: readonly WindowCount[],
+  ): void {
+    const { limiterDecisions } = this.#tools.metrics;
+    const refused = counts.filter(({ max }, index) => counted[index]!.current > max).length;
+    if (refused > 0) limiterDecisions.inc({ store, decision: 'refused' }, refused);
+    limiterDecisions.inc({ store, decision: 'served' }, counts.length - refused);
+    for (const [index, { answer }] of counts.entries()) answer(counted[index]!);
   }
 
   #fallBack(id: string, key: string): void {
     if (this.#probe !== undefined) return;
     const { redis, metrics, log } = this.#tools;
     metrics.limiterFallback.set(1);
-    log.warn(ALONE);
+    log.warn(ALONE.words);
     // The braces select the key's own server in a Cluster.
     const probed = redisName(id, `probe:{${nameOf(id, key)}}`);
     this.#probe = setInterval(() => {

@@ -36,7 +36,6 @@ export class IncomingBody {
   readonly #request: IncomingMessage;
   readonly #memory: FairShares<IncomingBody>;
   #owner: Owner;
-  readonly #stopListening: () => void;
   readonly #endListeners: ((how: BodyEnd) => void)[] = [];
   #ended: BodyEnd | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -52,11 +51,7 @@ export class IncomingBody {
     this.#request = request;
     this.#memory = memory;
     this.#owner = ['', address];
-    // The parser still emits what it read before the break.
-    this.#stopListening = Connection.of(request.socket).onBreak(() => {
-      this.#endIn(0, 'cut_off');
-      this.#broken = true;
-    });
+    Connection.of(request.socket).beginsToRead(this);
     request
       .on('data', this.#onData)
       .on('end', this.#onEnd)
@@ -65,7 +60,8 @@ export class IncomingBody {
   }
 
   /** Never rejects; ends within `BODY_TIMEOUT_MS` plus `DRAIN_MAX_MS`. */
-  read(): Promise<ReadBody> {
+  read(): ReadBody | Promise<ReadBody> {
+    if (this.#ended !== undefined) return this.#result(this.#ended);
     this.#ask(this.#gaveWay || this.#received > MAX_BODY_BYTES ? DRAIN_MAX_MS : BODY_TIMEOUT_MS);
     return new Promise((resolve) => this.#whenEnded((how) => resolve(this.#result(how))));
   }
@@ -86,6 +82,12 @@ export class IncomingBody {
     this.#keep = 0;
     this.freeMemory();
     if (this.#asked) this.#endIn(DRAIN_MAX_MS);
+  }
+
+  /** The parser still emits what it read before the break. */
+  breakOff(): void {
+    this.#endIn(0, 'cut_off');
+    this.#broken = true;
   }
 
   get expectsContinue(): boolean {
@@ -203,18 +205,9 @@ export class IncomingBody {
     if (this.#ended !== undefined) return;
     this.#ended = how;
     clearTimeout(this.#timer);
-    this.#stopListening();
     const request = this.#request;
-    request
-      .off('data', this.#onData)
-      .off('end', this.#onEnd)
-      .off('close', this.#onBroken)
-      .off('error', this.#onBroken);
-    if (how !== 'whole') {
-      request.pause();
-      // A broken request emits an error when its socket closes.
-      request.on('error', () => {});
-    }
+    Connection.of(request.socket).endsToRead(this);
+    if (how !== 'whole') request.off('data', this.#onData).pause();
     for (const call of this.#endListeners) call(how);
   }
 

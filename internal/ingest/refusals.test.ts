@@ -36,7 +36,7 @@ test('a lasting flood is recorded at the bounded rate, and a quiet hour allows o
 test('an outage logs one line at its start and one at its end, at most every ten seconds', () => {
   let now = 0;
   const lines: string[] = [];
-  const say = (level: string) => (fields: object, text?: string) =>
+  const say = (level: string) => (fields: unknown, text?: string) =>
     void lines.push(`${level} ${text} ${JSON.stringify(fields)}`);
   const log = new OutageLog({
     clock: { now: () => new Date(now), monotonicMs: () => now },

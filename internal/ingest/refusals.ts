@@ -1,6 +1,5 @@
 /** What a flood of refused requests records, and what an outage logs, within bounds. */
-import { Allowance } from '../platform/process/allowance.ts';
-import type { Clock } from '../platform/process/clock.ts';
+import { Allowance, type Clock } from '../platform/process/clock.ts';
 import type { Logger } from '../platform/process/log.ts';
 import type { CommitResult, GroupCommit } from '../submission/group-commit.ts';
 import type { OverLimitRecorder, TurnedAway } from '../submission/over-limit.ts';
@@ -23,10 +22,13 @@ export class OutageLog {
   note(result: CommitResult): void {
     // A primary without its majority still finds earlier records.
     if (result.kind !== 'stored' && !('reason' in result)) return;
+    if (result.kind === 'stored') {
+      if (this.#since !== undefined) this.#back(this.#since);
+      return;
+    }
     const now = this.#clock.monotonicMs();
-    if (result.kind === 'stored') this.#back(now);
     // A partial outage must not fill the log.
-    else if (this.#since === undefined && now >= this.#nextAt) {
+    if (this.#since === undefined && now >= this.#nextAt) {
       this.#since = now;
       this.#nextAt = now + OUTAGE_LINES_EVERY_MS;
       const { kind, reason } = result;
@@ -37,9 +39,8 @@ export class OutageLog {
     }
   }
 
-  #back(now: number): void {
-    if (this.#since === undefined) return;
-    const seconds = Math.round((now - this.#since) / 1_000);
+  #back(since: number): void {
+    const seconds = Math.round((this.#clock.monotonicMs() - since) / 1_000);
     this.#since = undefined;
     this.#log.info({ seconds }, 'mongodb is back: requests are recorded again');
   }

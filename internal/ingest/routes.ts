@@ -5,26 +5,34 @@ import { newId } from '../platform/stores/ids.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import type { Logger } from '../platform/process/log.ts';
 import { addressTest } from '../platform/http/networks.ts';
-import type { HintOutbox } from '../queue/hint-outbox.ts';
+import type { HintOutbox } from '../queue/enqueue.ts';
 import type { GroupCommit } from '../submission/group-commit.ts';
 import type { OverLimitRecorder } from '../submission/over-limit.ts';
 import type { Withdrawals } from '../submission/withdrawals.ts';
-import type { IngestMetrics } from '../telemetry/metrics.ts';
-import type { PartnerLabels } from '../telemetry/partner-labels.ts';
+import type { IngestMetrics, PartnerLabels } from '../telemetry/metrics.ts';
 import type { KeyTools } from './authenticate.ts';
 import { type ClientHeader, hopReader } from './client-address.ts';
 import { Connections } from './connections.ts';
-import { INGEST_PATH, LIST_PATH, OPENAPI_PATH, STATUS_PATH } from './contract.ts';
+import {
+  helpLinks,
+  INGEST_PATH,
+  JWKS_PATH,
+  LIST_PATH,
+  OPENAPI_PATH,
+  type OpenApiDocument,
+  OUTCOMES_PATH,
+  STATUS_PATH,
+} from './contract.ts';
 import { answerEarly, type ErrorAnswer, errors, sendEarly } from './errors.ts';
 import { addHooks, logFields, type HookTools } from './hooks.ts';
 import { Limits, type LimitSettings, OverLimit } from './limit-policy.ts';
 import {
   answerRead,
   authenticateLookUp,
+  followOutcomes,
   listSubmissions,
   lookUpStatus,
   type LookUpTools,
-  type Statuses,
 } from './look-up-status.ts';
 import type { SharedLimiterStore } from './rate-limit.ts';
 import { OutageLog, Refusals } from './refusals.ts';
@@ -39,7 +47,6 @@ interface IngestTools {
   readonly metricsOfTests: IngestMetrics;
   readonly partnerLabels: PartnerLabels;
   readonly traffic: HookTools['traffic'];
-  readonly acceptLog: Logger | undefined;
   /** Aborts when the process drains. */
   readonly drain: AbortSignal;
   readonly keys: KeyTools['keys'];
@@ -50,9 +57,13 @@ interface IngestTools {
   readonly hints: Pick<HintOutbox, 'add'>;
   readonly retention: SubmitTools['retention'];
   /** Undefined where look-ups are switched off. */
-  readonly statuses: Statuses | undefined;
+  readonly lookUps: Pick<LookUpTools, 'statuses' | 'outcomes' | 'counts'> | undefined;
   /** For partners; undefined where it is switched off. */
-  readonly openApi: object | undefined;
+  readonly openApi: OpenApiDocument | undefined;
+  /** Undefined where no keys are given. */
+  readonly receipts: SubmitTools['receipts'];
+  /** The JWK set of the keys that sign receipts, if there are any. */
+  readonly receiptKeys: object | undefined;
 }
 
 export async function addRoutes(
@@ -62,8 +73,7 @@ export async function addRoutes(
 ): Promise<void> {
   const limits = new Limits(settings, tools);
   await limits.register(app);
-  const { statuses } = tools;
-  const lookUps = statuses !== undefined;
+  const lookUps = tools.lookUps !== undefined;
   const outages = new OutageLog(tools);
   const refusals = new Refusals(tools);
   const submitTools = { ...tools, limits, lookUps, outages, refusals };
@@ -84,11 +94,12 @@ export async function addRoutes(
       submitApplication(request, reply, request.terms.test ? testTools : submitTools),
   });
 
-  if (statuses !== undefined) {
-    const lookUpTools: LookUpTools = { ...tools, statuses };
+  if (tools.lookUps !== undefined) {
+    const lookUpTools: LookUpTools = { ...tools, ...tools.lookUps, limits };
     for (const [url, read] of [
       [STATUS_PATH, lookUpStatus],
       [LIST_PATH, listSubmissions],
+      [OUTCOMES_PATH, followOutcomes],
     ] as const) {
       app.route({
         method: ['GET', 'HEAD'],
@@ -102,11 +113,15 @@ export async function addRoutes(
     }
   }
 
-  const { openApi } = tools;
-  if (openApi !== undefined) addOpenApi(app, openApi, limits);
+  const documents = [
+    [OPENAPI_PATH, tools.openApi, 'application/json; charset=utf-8', OPENAPI_CACHED],
+    [JWKS_PATH, tools.receiptKeys, 'application/jwk-set+json', JWKS_CACHED],
+  ] as const;
+  const served = documents.filter(([, document]) => document !== undefined);
+  for (const document of served) addDocument(app, document, limits);
 
   const isRead = (path: string): boolean =>
-    (lookUps && readPath.test(path)) || (openApi !== undefined && path === OPENAPI_PATH);
+    (lookUps && readPath.test(path)) || served.some(([url]) => path === url);
   app.setNotFoundHandler((request, reply) => notFound(request, reply, isRead));
   app.setErrorHandler((error, request, reply) => {
     if (error instanceof OverLimit) {
@@ -119,15 +134,20 @@ export async function addRoutes(
   });
 }
 
-function addOpenApi(app: FastifyInstance, openApi: object, limits: Limits): void {
-  const document = JSON.stringify(openApi);
+/** Serves a document to all, without a key. */
+function addDocument(
+  app: FastifyInstance,
+  [url, document, type, cached]: readonly [string, object | undefined, string, string],
+  limits: Limits,
+): void {
+  const text = JSON.stringify(document);
   app.route({
     method: ['GET', 'HEAD'],
-    url: OPENAPI_PATH,
+    url,
     config: { rateLimit: limits.lookUps },
     handler: (request, reply) => {
-      reply.header('cache-control', OPENAPI_CACHED).type('application/json; charset=utf-8');
-      sendEarly(request, reply, 200, document);
+      reply.header('cache-control', cached).type(type);
+      sendEarly(request, reply, 200, text);
     },
   });
 }
@@ -149,7 +169,9 @@ function routedUrl(request: IncomingMessage): string {
 
 /** It changes with a version or a setting. */
 const OPENAPI_CACHED = 'public, max-age=3600';
-const readPath = new RegExp(`^(${INGEST_PATH}/[^/]+|${LIST_PATH})$`);
+/** A new key is published a day before it signs. */
+const JWKS_CACHED = 'public, max-age=300';
+const readPath = new RegExp(`^(${INGEST_PATH}/[^/]+|${LIST_PATH}|${OUTCOMES_PATH})$`);
 
 function notFound(
   request: FastifyRequest,
@@ -189,7 +211,8 @@ export async function createIngestServer(
   tools: IngestTools,
 ): Promise<FastifyInstance> {
   const readHop = hopReader(addressTest(settings.trustedProxies));
-  const connections = new Connections(readHop, tools);
+  const help = tools.openApi && helpLinks(tools.openApi);
+  const connections = new Connections(readHop, { ...tools, help });
   const options = {
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: settings.keepAliveSeconds * 1_000,
@@ -213,11 +236,11 @@ export async function createIngestServer(
     // A long id is an unknown id, not an unknown path.
     routerOptions: { maxParamLength: MAX_HEADER_BYTES },
   });
-  // The handler reads the bytes, whatever the Content-Type.
-  app.removeAllContentTypeParsers();
-  app.addContentTypeParser('*', (_request, _payload, done) => done(null));
+  // The handler reads the bytes of a body, whatever its Content-Type.
+  for (const method of app.supportedMethods)
+    app.addHttpMethod(method, { hasBody: false, overrideExisting: true });
   app.addHook('preClose', () => connections.close());
-  addHooks(app, { ...tools, readHop, clientHeader: settings.clientHeader });
+  addHooks(app, { ...tools, help, readHop, clientHeader: settings.clientHeader });
   await addRoutes(app, settings, tools);
   return app;
 }

@@ -3,8 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { TestEnding } from '../application/sandbox-endings.ts';
 import { ownerName } from '../partner/key-terms.ts';
 import { defined } from '../platform/process/defined.ts';
-import { idempotencyDigest } from '../submission/idempotency.ts';
-import { FIRST_SIGHT_GRACE_MS } from '../submission/submission.ts';
+import { idempotencyDigest, FIRST_SIGHT_GRACE_MS } from '../submission/submission.ts';
 import { answerNotAccepted, closeAfterAnswer, type ErrorAnswer, errors } from './errors.ts';
 import { type Limits, OverLimit } from './limit-policy.ts';
 

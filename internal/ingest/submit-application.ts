@@ -7,12 +7,17 @@ import { claimsOf, normalizedApplicant } from '../application/fields.ts';
 import { parseJsonObject } from '../application/parse-application.ts';
 import { endingOf, probeOf } from '../application/sandbox-endings.ts';
 import { defined } from '../platform/process/defined.ts';
-import type { HintOutbox } from '../queue/hint-outbox.ts';
+import type { Logger } from '../platform/process/log.ts';
+import type { HintOutbox } from '../queue/enqueue.ts';
 import { hintFor } from '../queue/job.ts';
-import type { GroupCommit } from '../submission/group-commit.ts';
-import type { Bound } from '../submission/idempotency.ts';
-import { newRecord, type Received } from '../submission/new-record.ts';
-import { FIRST_DUE_MS, type SubmissionRecord } from '../submission/submission.ts';
+import type { ReceiptSigner } from '../receipt/receipt.ts';
+import type { GroupCommit, Bound } from '../submission/group-commit.ts';
+import {
+  newRecord,
+  FIRST_DUE_MS,
+  type Received,
+  type SubmissionRecord,
+} from '../submission/submission.ts';
 import type { Withdrawals } from '../submission/withdrawals.ts';
 import type { IngestMetrics } from '../telemetry/metrics.ts';
 import { authenticate, type KeyTools } from './authenticate.ts';
@@ -28,6 +33,7 @@ import {
 } from './errors.ts';
 import { type IdempotencyKey, readIdempotencyKey } from './idempotency-key.ts';
 import type { Limits } from './limit-policy.ts';
+import { preferenceIn } from './prefer.ts';
 import type { ReadBody } from './read-body.ts';
 import type { OutageLog, Refusals } from './refusals.ts';
 import { playEnding } from './sandbox-answers.ts';
@@ -41,6 +47,9 @@ export interface SubmitTools extends KeyTools {
   readonly hints: Pick<HintOutbox, 'add'>;
   /** Whether a 202 says where its state can be looked up. */
   readonly lookUps: boolean;
+  /** Undefined where no keys sign receipts. */
+  readonly receipts: Pick<ReceiptSigner, 'sign'> | undefined;
+  readonly log: Pick<Logger, 'error'>;
   readonly retention: { readonly malformedDays: number; readonly refusedDays: number };
   readonly metrics: IngestMetrics;
 }
@@ -123,6 +132,9 @@ export async function submitApplication(
   const recording = tools.commits.record(record);
   // The commit counts these bytes from now on.
   incomingBody.freeMemory();
+  // Signed while the batch is written, sent only with a 202.
+  const mayHave = fault === undefined && tools.receipts !== undefined;
+  const receipt = mayHave ? receiptFor(record, request, tools) : undefined;
   const result = await recording;
   tools.outages.note(result);
   if ('reason' in result) tools.metrics.notAccepted.inc({ reason: result.reason });
@@ -130,7 +142,7 @@ export async function submitApplication(
     case 'stored':
       tools.metrics.acceptSeconds.observe((tools.clock.monotonicMs() - request.startedAt) / 1_000);
       if (played?.losesAnswer) request.raw.socket.destroy();
-      request.recorded = record;
+      if (receipt !== undefined) addReceipt(receipt, reply, tools);
       answerStored(record._id, reply, tools, fault);
       if (fault === undefined && dueInMs === undefined) tools.hints.add(hintFor(record));
       return;
@@ -144,7 +156,8 @@ export async function submitApplication(
     case 'replayed':
     case 'mismatched':
     case 'erased':
-      if (result.kind === 'replayed') request.recorded = { ...result.first, httpStatus: 202 };
+      if (receipt !== undefined && result.kind === 'replayed')
+        addReceipt(receiptFor(asFirst(record, result), request, tools), reply, tools);
       return answerBound(reply, result, tools, { sendsHint: dueInMs === undefined });
   }
 }
@@ -159,6 +172,53 @@ function hangUp(request: FastifyRequest, reply: FastifyReply): void {
   reply.hijack();
   // The request was read to its end, so destroying it would leave the connection open.
   request.raw.socket.destroy();
+}
+
+interface SignedReceipt {
+  readonly text: string;
+  /** By the request, not by the partner's Secret. */
+  readonly isAsked: boolean;
+}
+
+/** Undefined if nobody wants one. Never throws, because the record may be stored. */
+function receiptFor(
+  record: SubmissionRecord,
+  request: FastifyRequest,
+  { receipts, metrics, log }: SubmitTools,
+): SignedReceipt | undefined {
+  const prefer = request.headers['prefer'];
+  if (prefer === undefined && !request.terms.receipts) return undefined;
+  const isAsked = preferenceIn(prefer, 'receipt') === '';
+  if (!isAsked && !request.terms.receipts) return undefined;
+  try {
+    const text = receipts?.sign(record);
+    // The `not_before` of every key is still to come.
+    if (text === undefined) metrics.receipts.inc({ result: 'no_key' });
+    return text === undefined ? undefined : { text, isAsked };
+  } catch (error) {
+    metrics.receipts.inc({ result: 'failed' });
+    log.error({ request_id: request.id, err: error }, 'a receipt could not be signed');
+    return undefined;
+  }
+}
+
+/** The body of a repeat is the first one's, byte for byte. */
+const asFirst = (record: SubmissionRecord, { first: { _id, receivedAt } }: Bound) => ({
+  ...record,
+  _id,
+  receivedAt,
+});
+
+function addReceipt(
+  receipt: SignedReceipt | undefined,
+  reply: FastifyReply,
+  { metrics }: SubmitTools,
+): void {
+  if (receipt === undefined) return;
+  const { text, isAsked } = receipt;
+  metrics.receipts.inc({ result: 'sent' });
+  reply.header('receipt', text);
+  if (isAsked) reply.header('preference-applied', 'receipt');
 }
 
 function sendsTooMuch(request: FastifyRequest, reply: FastifyReply): ReadBody | undefined {
@@ -230,7 +290,7 @@ function receivedOf(request: FastifyRequest, receivedAt: Date): Received {
     keyId: request.keyId,
     test: request.terms.test,
     userAgent: request.headers['user-agent'],
-    contentType: request.contentType,
+    contentType: request.headers['content-type'],
     traceparent: request.traceparent,
   };
 }

@@ -7,10 +7,9 @@ import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { defined } from '../platform/process/defined.ts';
-import type { Fault } from '../platform/process/fault.ts';
+import { refuseNewer, type Fault } from '../platform/process/fault.ts';
 import type { Loops } from '../platform/process/loop.ts';
 import { unlessDuplicate } from '../platform/stores/mongo.ts';
-import { refuseNewer } from '../platform/process/newer-version.ts';
 
 export const INSTALLATION = 'installation';
 const SCHEMA = 1;
@@ -32,6 +31,8 @@ export interface InstallationDocument {
   readonly schema?: number;
   /** Part of all names in Redis; a move changes it. */
   readonly id: string;
+  /** Another one after the database was emptied and a process put the document back. */
+  readonly madeAt?: Date;
   /** Whose controllers may lead. Absent until the first one leads. */
   readonly keysOf?: KeysOf;
   /** The controller of another source that last asked to lead. */
@@ -39,6 +40,7 @@ export interface InstallationDocument {
 }
 
 type Identity = Pick<InstallationDocument, 'id' | 'keysOf'>;
+type Known = Identity & Pick<InstallationDocument, 'madeAt'>;
 
 export const newInstallationId = (): string => randomBytes(ID_BYTES).toString('hex');
 
@@ -61,7 +63,8 @@ export class InstallationStore {
 
   /** False if there is one. */
   make({ id, keysOf }: Identity): Promise<boolean> {
-    const made = { _id: ID, schema: SCHEMA, id, ...defined({ keysOf }) } as const;
+    const madeAt = this.#clock.now();
+    const made = { _id: ID, schema: SCHEMA, id, madeAt, ...defined({ keysOf }) } as const;
     return unlessDuplicate(call(this.#documents.insertOne(made)));
   }
 
@@ -102,14 +105,18 @@ export class Installation {
   /** Resolves once the id is known. */
   readonly known: Promise<void>;
   readonly #changed: ((id: string) => void)[] = [];
-  #last: Identity | undefined;
+  readonly #contact: { again(): void };
+  #last: Known | undefined;
 
   constructor(tools: {
     readonly db: Db;
     readonly clock: Clock;
     readonly loops: Pick<Loops<'installation'>, 'start'>;
+    /** `again` is called once the document was put back: what was stored with it may be gone. */
+    readonly contact: { again(): void };
   }) {
     this.store = new InstallationStore(tools);
+    this.#contact = tools.contact;
     const { succeeded } = tools.loops.start({
       name: 'installation',
       needed: true,
@@ -154,6 +161,8 @@ export class Installation {
     if (found === undefined) throw new Error('the installation is not yet durable');
     const before = this.#last;
     this.#last = found;
+    if (before !== undefined && found.madeAt?.getTime() !== before.madeAt?.getTime())
+      this.#contact.again();
     if (found.id !== before?.id) for (const use of this.#changed) use(found.id);
   }
 }

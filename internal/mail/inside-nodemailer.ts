@@ -16,21 +16,22 @@ export interface ProgressMark {
 /** Tells each message's mark how far its hand-over has come. */
 export function markProgress(transport: Pick<ReturnType<typeof createTransport>, 'use'>): void {
   transport.use('stream', (mail, done) => {
-    const { progressMark: mark } = mail.data as unknown as { progressMark: ProgressMark };
-    mail.message.build((error, content) => {
-      // nodemailer pipes the stream after the 354. With a real stream it would drop an earlier 421.
-      mail.message.createReadStream = () => {
-        mark.onProgress('connected');
-        return {
-          pipe: (socket: Writable) => {
-            if (!mark.mayGoOn()) return;
-            mark.onProgress('content');
-            socket.end(content);
-          },
-        } as unknown as Readable;
-      };
-      done(error);
-    });
+    const { progressMark: mark, raw } = mail.data as unknown as {
+      readonly progressMark: ProgressMark;
+      readonly raw: string;
+    };
+    // nodemailer pipes the stream after the 354. With a real stream it would drop an earlier 421.
+    mail.message.createReadStream = () => {
+      mark.onProgress('connected');
+      return {
+        pipe: (socket: Writable) => {
+          if (!mark.mayGoOn()) return;
+          mark.onProgress('content');
+          socket.end(raw);
+        },
+      } as unknown as Readable;
+    };
+    done();
   });
 }
 

@@ -11,10 +11,17 @@ afterEach(() => void jest.useRealTimers());
 const never = new AbortController().signal;
 const accepted: HandOver = { result: 'accepted', answer: '250 ok' };
 const outageOf = (reason: Outage['reason']): Outage => ({ reason, error: new Error(reason) });
-const noCapacity: HandOver = {
+const refused = (code: number, reason: Outage['reason']): HandOver => ({
   result: 'refused',
-  ...refusalOf('mail', 451),
-  outage: outageOf('no_capacity'),
+  ...refusalOf('mail', code),
+  outage: outageOf(reason),
+});
+const noCapacity = refused(451, 'no_capacity');
+const unreachable: HandOver = {
+  result: 'unreachable',
+  connected: false,
+  cause: '',
+  outage: outageOf('unreachable'),
 };
 
 /** Serves partners in turn, as the processor does. */
@@ -153,11 +160,8 @@ test('a place is idle only while no e-mail may go', async () => {
 });
 
 test.each<[Outage['reason'], HandOver]>([
-  [
-    'unreachable',
-    { result: 'unreachable', connected: false, cause: '', outage: outageOf('unreachable') },
-  ],
-  ['refused', { result: 'refused', ...refusalOf('mail', 550), outage: outageOf('refused') }],
+  ['unreachable', unreachable],
+  ['refused', refused(550, 'refused')],
   ['no_capacity', noCapacity],
 ])('%s: no e-mail begins until a probe succeeds', async (reason, failed) => {
   let well = false;
@@ -186,10 +190,7 @@ test.each<[Outage['reason'], HandOver]>([
 
 test('an e-mail that began before the end of a pause starts no new pause', async () => {
   const { gate, mail, passes, told } = scene();
-  const away = outageOf('unreachable');
-  const failed = { result: 'unreachable', connected: false, cause: '', outage: away } as const;
-  void mail('acme', QUICK_MS, failed);
-  void mail('acme', 10_000, failed);
+  for (const ofMs of [QUICK_MS, 10_000]) void mail('acme', ofMs, unreachable);
   await passes(20_000);
   expect(gate.paused).toBeUndefined();
   expect(told.filter((one) => one !== undefined)).toEqual(['unreachable']);
@@ -266,9 +267,7 @@ test('while the relay takes no e-mail, none of a test begins; one learns of it a
   let well = false;
   const probe = async () => (well ? undefined : outageOf('unreachable'));
   const { gate, testMail, passes, begun } = scene({ probe });
-  const outage = outageOf('unreachable');
-  const away = { result: 'unreachable', connected: false, cause: '', outage } as const;
-  for (let n = 0; n < 5; n += 1) void testMail('acme', QUICK_MS, n === 0 ? away : accepted);
+  for (let n = 0; n < 5; n += 1) void testMail('acme', QUICK_MS, n === 0 ? unreachable : accepted);
   await passes(60_000);
   expect(gate.paused).toBe('unreachable');
   expect(begun()).toBe(1);

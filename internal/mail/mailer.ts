@@ -1,24 +1,27 @@
-/** Hands a message to the SMTP relay once and reports the exact result. */
+/** Hands a message to the SMTP relay once and reports the exact result; reads which relay it is. */
 import { connect, type LookupFunction, type Socket } from 'node:net';
 import { SpanKind } from '@opentelemetry/api';
 import { createTransport, type SendMailOptions } from 'nodemailer';
 import SMTPConnection from 'nodemailer/lib/smtp-connection';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { defined } from '../platform/process/defined.ts';
-import { ConnectionEndedError } from '../platform/process/server-words.ts';
+import { foundError } from '../platform/process/server-words.ts';
 import { failSpan, inSpan, type NamedSpan } from '../platform/process/tracing.ts';
 import { markProgress, senderAsLogin, type ProgressMark } from './inside-nodemailer.ts';
 import type { Message } from './message.ts';
+import { mimeOf } from './mime.ts';
 import {
   describeFailure,
-  type HandOver,
-  type Outage,
   outageOf,
-  type Progress,
   refusalOf,
   senderOutage,
+  type HandOver,
+  type Outage,
+  type Progress,
 } from './relay-answers.ts';
-import { clientNameOf, type Relay } from './relay.ts';
+import { hostname } from 'node:os';
+import { domainOf, isHostName } from '../application/fields.ts';
+import { isLoopback } from '../platform/http/networks.ts';
 
 export const mailerLimits = {
   connectMs: 10_000,
@@ -98,12 +101,8 @@ async function send(
   const to = { name: '', address: recipient };
   try {
     const info = await transport.sendMail({
-      ...message,
-      from: { name: fromName, address: from },
-      to,
+      raw: mimeOf(message, { name: fromName, address: from }, to),
       envelope: { from, to: [to] },
-      headers: { 'Auto-Submitted': 'auto-generated' },
-      textEncoding: 'quoted-printable',
       signal: watched.signal,
       progressMark: watched.mark,
     } as SendMailOptions);
@@ -183,7 +182,7 @@ async function probe(options: MailerOptions, limits: MailerLimits): Promise<Outa
   });
   const asked = new Promise<void>((resolve, reject) => {
     const askSender = (): void => session.login(credentials, () => resolve());
-    session.on('error', reject).once('end', () => reject(new ConnectionEndedError()));
+    session.on('error', reject).once('end', () => reject(foundError('ConnectionEnded')));
     session.connect((error) => {
       if (error !== undefined) return reject(error);
       if (relay.auth === undefined || !session.allowsAuth) return askSender();
@@ -260,4 +259,70 @@ export function testMailer(
       return { ...handOver, answer: `${handOver.answer} (test: sent to ${setting})` };
     },
   };
+}
+
+/* Reads the relay from SMTP_URL and SMTP_TLS; chooses our name in the greeting. */
+
+const tlsModes = ['auto', 'required', 'opportunistic', 'none'] as const;
+/** `auto` requires TLS if a password would leave this machine. Certificates are always verified. */
+export type TlsMode = (typeof tlsModes)[number];
+
+export interface Relay {
+  readonly host: string;
+  readonly port: number;
+  /** TLS from the first byte. */
+  readonly secure: boolean;
+  readonly requireTLS: boolean;
+  readonly ignoreTLS: boolean;
+  readonly auth?: { readonly user: string; readonly pass: string };
+}
+
+const SUBMISSION_PORT = 587;
+const SUBMISSIONS_PORT = 465;
+
+/** Errors do not quote the URL, which may contain a password. */
+export function relayOf(smtpUrl: string, tls: TlsMode): Relay {
+  const url = new URL(smtpUrl);
+  const secure = url.protocol === 'smtps:';
+  const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
+  if (host === '') throw new Error('SMTP_URL: names no host');
+  // nodemailer reads options there, such as one that disables certificate checks.
+  if (url.search !== '' || url.hash !== '' || !['', '/'].includes(url.pathname)) {
+    throw new Error(
+      'SMTP_URL: must end after host and port; TLS is set by SMTP_TLS and NODE_EXTRA_CA_CERTS',
+    );
+  }
+  if (secure && tls === 'none') {
+    throw new Error(
+      'SMTP_TLS: "none" contradicts smtps:// in SMTP_URL, which is TLS from the first byte',
+    );
+  }
+  const auth = credentialsOf(url);
+  const required =
+    tls === 'required' || (tls === 'auto' && auth !== undefined && !isLoopback(host));
+  return {
+    host,
+    port: url.port === '' ? (secure ? SUBMISSIONS_PORT : SUBMISSION_PORT) : Number(url.port),
+    secure,
+    requireTLS: !secure && required,
+    ignoreTLS: !secure && tls === 'none',
+    ...defined({ auth }),
+  };
+}
+
+function credentialsOf(url: URL): Relay['auth'] {
+  if (url.username === '' && url.password === '') return undefined;
+  if (url.username === '' || url.password === '')
+    throw new Error('SMTP_URL: has a user or a password, but not both');
+  try {
+    return { user: decodeURIComponent(url.username), pass: decodeURIComponent(url.password) };
+  } catch {
+    throw new Error('SMTP_URL: a "%" in user or password must be written as %25');
+  }
+}
+
+/** Never returns a short host name, which strict relays refuse. */
+export function clientNameOf(given: string, from: string, machine = hostname()): string {
+  if (given !== '') return given;
+  return isHostName(machine) && !machine.startsWith('localhost.') ? machine : domainOf(from);
 }

@@ -1,5 +1,7 @@
 import { expect, test } from '@jest/globals';
+import { parse } from 'yaml';
 import { knownAnswers } from '../../test/support/known-answers.ts';
+import { read } from '../../test/support/pages.ts';
 import {
   CODES,
   describeFailure,
@@ -8,14 +10,13 @@ import {
   refusalOf,
   type HandOver,
   type Refusal,
+  type RefusalClass,
 } from './relay-answers.ts';
 
 const classOfAnswer = (phase: Refusal['phase'], answer: string) =>
   refusalOf(phase, Number(CODES.exec(answer)?.[1]), answer).failure;
 
-test.each(
-  knownAnswers.map(({ relay, phase, answer, failure }) => [relay, phase, answer, failure] as const),
-)('%s at %s, %s: %s', (_relay, phase, answer, failure) => {
+test.each(knownAnswers)('$relay at $phase, $answer: $failure', ({ phase, answer, failure }) => {
   expect(classOfAnswer(phase, answer)).toBe(failure);
 });
 
@@ -28,38 +29,12 @@ test('each system has answers that are final, and ones that are not', () => {
   }
 });
 
-test.each([
-  // Of the network, of a policy, of the content: none is about the recipient.
-  ['rcpt', '550 5.4.1 no answer from host', 'ours'],
-  ['rcpt', '550 Message refused by the policy of this site', 'ours'],
-  ['rcpt', '550 5.2.1 Looks like spam', 'ours'],
-  ['content', '550 5.6.0 malformed', 'ours'],
-  // A code or a status alone that may be about us.
-  ['rcpt', '550 no answer that says more', 'ours'],
-  ['rcpt', '556 no mail here', 'ours'],
-  ['rcpt', '550 5.2.1', 'ours'],
-  ['rcpt', '550 5.2.122', 'busy'],
-  ['rcpt', '550 5.2.3 message too long for it', 'ours'],
-  ['rcpt', '550 5.1.0 Address rejected', 'ours'],
-  ['rcpt', '535 5.1.1 user unknown', 'ours'],
-  // What is about the recipient by its status is not, if its words are about us or a later time.
-  ['rcpt', '550 5.1.1 Sender address rejected: user unknown', 'ours'],
-  ['rcpt', '550 5.1.1 Your account is not found', 'ours'],
-  ['rcpt', '550 5.1.1 try again later', 'busy'],
-  ['rcpt', '550 5.1.1 <a@b.example>: Recipient address rejected: Quota of the sender', 'ours'],
-  // Advice for people is no later time.
-  ['rcpt', '550 5.1.1 no such user, please check the address and try again', 'permanent'],
-  // Words and codes that also stand in other answers.
-  ['mail', '550 5.1.1 unknown', 'relay'],
-  ['rcpt', '550 5.1.1 User unknown in relay recipient table', 'permanent'],
-  ['rcpt', '550 <policy@spam.example>: no such user', 'permanent'],
-  ['rcpt', '550 mx.spam.example said: no such user', 'permanent'],
-  ['rcpt', '550 No such user.See https://help.example/blocked', 'permanent'],
-  ['rcpt', '550 sorry, no such mailbox (#5.1.1)', 'permanent'],
-  ['content', '554 This user has no mailbox: unknown user', 'permanent'],
-  ['rcpt', '450 4.7.1 Greylisted for 300 seconds', 'busy'],
-  ['rcpt', '452 4.2.2 quota exceeded', 'busy'],
-] as const)('at %s, %s: %s', (phase, answer, failure) => {
+const { classes, reasons } = parse(read('test/support/refused-answers.yaml')) as {
+  readonly classes: [phase: Refusal['phase'], answer: string, failure: RefusalClass][];
+  readonly reasons: Readonly<Record<string, string>>;
+};
+
+test.each(classes)('at %s, %s: %s', (phase, answer, failure) => {
   expect(classOfAnswer(phase, answer)).toBe(failure);
 });
 
@@ -72,24 +47,9 @@ test.each(['unknown ', 'user ', 'a.', 'try ', 'mailbox exceeded ', 'x@', 'your '
   },
 );
 
-test.each([
-  ['550 5.1.1 unknown', 'unknown_mailbox'],
-  ['554 This user has no mailbox: unknown user', 'unknown_mailbox'],
-  ['550 5.1.10 Recipient not found', 'unknown_mailbox'],
-  ['550 5.7.1 user unknown', 'unknown_mailbox'],
-  ['550 5.1.2 bad destination system', 'domain_refused'],
-  ['556 5.1.10 recipient address has a null MX', 'domain_refused'],
-  ['556 Domain does not accept mail', 'domain_refused'],
-  ['550 Unrouteable address', 'domain_refused'],
-  ['550 5.2.1 mailbox disabled', 'mailbox_disabled'],
-  ['550 This mailbox is inactive', 'mailbox_disabled'],
-  ['552 5.2.2 mailbox full', 'mailbox_full'],
-  ['552 mailbox is full', 'mailbox_full'],
-] as const)('%s: a partner learns %s', (answer, why) => {
-  expect(refusalOf('rcpt', Number(answer.slice(0, 3)), answer)).toMatchObject({
-    failure: 'permanent',
-    why,
-  });
+test.each(Object.entries(reasons))('%s: a partner learns %s', (answer, why) => {
+  const refusal = refusalOf('rcpt', Number(answer.slice(0, 3)), answer);
+  expect(refusal).toMatchObject({ failure: 'permanent', why });
 });
 
 test('a later bounce has a reason by its status, and only a recipient is blamed', () => {
@@ -141,6 +101,11 @@ test('from the envelope on no error quotes the server, because its answer may ho
 });
 
 const LONG = 'planned words, and '.repeat(40);
+const rcpt550 = (words: string): HandOver => ({
+  result: 'refused',
+  ...refusalOf('rcpt', 550, `550${words}`),
+});
+const said = (answer: string) => ({ phase: 'rcpt', code: 550, answer: `550${answer}` });
 
 test.each<[HandOver, object]>([
   [
@@ -153,24 +118,13 @@ test.each<[HandOver, object]>([
     },
   ],
   [
-    { result: 'refused', ...refusalOf('rcpt', 550, `550-5.1.1 <Ann.Lee@example.com>\n${LONG}`) },
-    {
-      phase: 'rcpt',
-      code: 550,
-      enhancedCode: '5.1.1',
-      answer: `550-5.1.1 …\n${LONG}`.slice(0, 300),
-    },
+    rcpt550(`-5.1.1 <Ann.Lee@example.com>\n${LONG}`),
+    { ...said(`-5.1.1 …\n${LONG}`.slice(0, 297)), enhancedCode: '5.1.1' },
   ],
-  ...['ann.lee+home: unknown', 'no ANN.LEE here', 'ann.lee%40example.com', '(ann.lee)'].map(
-    (words): [HandOver, object] => [
-      { result: 'refused', ...refusalOf('rcpt', 550, `550 ${words}`) },
-      {
-        phase: 'rcpt',
-        code: 550,
-        answer: `550 ${words.replace(/ann\.lee(\+home)?/i, '…')}`,
-      },
-    ],
-  ),
+  [rcpt550(' ann.lee+home: unknown'), said(' …: unknown')],
+  [rcpt550(' no ANN.LEE here'), said(' no … here')],
+  [rcpt550(' ann.lee%40example.com'), said(' …%40example.com')],
+  [rcpt550(' (ann.lee)'), said(' (…)')],
   [
     { result: 'unreachable', connected: false, cause: 'ESOCKET CONN' },
     { phase: 'connect', cause: 'ESOCKET CONN' },

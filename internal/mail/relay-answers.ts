@@ -63,27 +63,28 @@ const anyOf = (...alternatives: readonly string[]): RegExp => new RegExp(alterna
 
 /** Our sender, login, address, domain, content or contract; and what a relay blocks. */
 const ABOUT_US = anyOf(
-  String.raw`\b(?:senders?|sending|sasl)\b|\bfrom (?:address|domain|header)|\bfrom:|mail from|envelope[- ]from|return[- ]path|smtp (?:user|account)`,
+  String.raw`\b(?:senders?|sending|sent by|outgoing|originator|submission|sasl)\b|absender|exp[eé]diteur|rem[ie]tente|mittente|afzender|nadawca|\bfrom (?:address|domain|header)|\bfrom:|mail from|envelope[- ]from|return[- ]path|smtp (?:user|account)`,
   // "relay recipient table" is where Postfix looks recipients up.
   String.raw`\brelay(?:ed|ing|s)?\b(?! recipient)|rcpthosts|gateway|local users? only|\bnot local|non-local`,
-  String.raw`authenti|authori[sz]|credential|password|\blog ?in\b|permission|(?:allowed|rights?) to (?:send|submit|use)|permitted|(?<!mailbox name )(?<!mailbox name is )not allowed`,
+  String.raw`authenti|authori[sz]|credential|password|\blog ?in\b|permission|(?:allowed|rights?) to (?:send|submit|use)|permitted|(?<!mailbox name )(?<!mailbox name is )not allowed|(?<!rcptrejected: access )\bdenied\b|(?:service|connection|delivery|access) (?:refused|dropped)|refused by`,
   String.raw`polic(?:y|ies)|prohibit|administrative|spam|junk|unsolicited|bulk|virus|malware|phish|abus|suspicious|content`,
   String.raw`reputation|block|black ?list|deny ?list|\brbl\b|dns-?bl|\bbanned|(?<!not )\blisted|quarantin|backscatter`,
-  String.raw`\b(?:spf|dkim|dmarc|batv|ptr|rdns|tls|ssl|helo|ehlo|ips?|client (?:host|was|blocked)|outbound)\b|reverse|dynamic|certificate|encrypt`,
+  String.raw`\b(?:spf|dkim|dmarc|batv|ptr|rdns|tls|ssl|helo|ehlo|ips?|client (?:host|account|address|was|blocked)|outbound)\b|(?:unknown|invalid) client|address literal|reverse|dynamic|certificate|encrypt`,
   String.raw`\byour (?:[\w-]+ ){0,3}?(?:account|domain|ips?|address|server|host|network|organi[sz]ation|mailbox|service|plan|subscription|isp|provider|connection|system|dns|identity|tenant|company|limit|quota|allowance)\b`,
-  String.raw`\bapi\b|\bauth\b|unpaid|(?:on|of) (?:this|the|your) plan\b|\bheaders?\b|reply-to|syntax check|smtputf8|(?:allow|white) ?list|development mode`,
-  String.raw`(?:invalid|bad|missing) dns|weren't sent|\b(?:sc|dy|ou|rp)-00\d|for explanation visit|undeliverable address:.*access denied`,
+  String.raw`\bapi\b|\bauth\b|unpaid|(?:on|of) (?:this|the|your) plan\b|\bheaders?\b|reply-to|syntax check|utf-?8|ascii|internationali[sz]ed|(?:allow|white) ?list|development mode`,
+  String.raw`\b(?:source|peer|connecting|trusted|session|tokens?|smart ?host|user ?names?)\b|account (?:id|number)|recipients? (?:count|number)|user agent|(?:server|remote) address|domain (?:is )?not in (?:my|our)|marked as inactive|found inactive|suppress`,
+  String.raw`(?:invalid|bad|missing) dns|weren't sent|\b(?:sc|dy|ou|rp)-00\d|for explanation visit|no smtp service|undeliverable address:.*access denied`,
   String.raw`message (?:size|length|(?:is )?too)|too (?:large|big)\b`,
-  String.raw`suspen|not verified|verif\w+ fail|not be verified|sandbox|trial|billing|payment|credits?\b|licen[cs]e|\bhops?\b|\bloop`,
+  String.raw`suspen|not verified|(?<!callout )verif\w+ fail|not be verified|sandbox|trial|billing|payment|credits?\b|licen[cs]e|\bhops?\b|\bloop`,
 );
 /** A limit of what we send. */
 const SENDING_LIMIT = anyOf(
   String.raw`(?:sending|submission|outbound|outgoing|relay) (?:[\w-]+ ){0,2}(?:limits?|quotas?)\b|\bcredits?\b`,
-  String.raw`\bper[- ](?:second|minute|hour|day)\b|\bhourly\b|\bdaily\b|\bmax(?:imum)? (?:e-?mails|messages)\b`,
+  String.raw`\bper[- ](?:second|minute|hour|day)\b|\bhourly\b|\bdaily\b|\btoday\b|\bmax(?:imum)? (?:e-?mails|messages)\b|(?:quotas?|limits?) (?:of|for|on) (?:[\w-]+ ){0,2}?(?:sent|sending|e-?mails|mails|messages|recipients)\b`,
 );
 const RATE = anyOf(
-  String.raw`throttl|rate[- ]?(?:limit|control)|too many (?!hops)|too (?:fast|quickly|frequent|busy)|too much mail|at a rate|server (?:is )?busy`,
-  String.raw`(?:maximum|allowed) (?:number of )?(?:e-?mails?|messages|recipients|connections|sessions)`,
+  String.raw`throttl|rate[- ]?(?:limit|control)|too many (?!hops)|too (?:fast|quickly|frequent|busy)|too much mail|at a rate|\brate (?:is )?too high|server (?:is )?busy`,
+  String.raw`(?:maximum|allowed) (?:number of (?:[\w-]+ )?)?(?:e-?mails?|messages|recipients|connections|sessions)`,
   String.raw`(?:send|messages?|e-?mails?|smtp|connection|thread|volume|receive) (?:(?!size )[\w-]+ ){0,2}(?:limits?|quotas?|rate|allowance|threshold)\b`,
   String.raw`recipients? (?:rate )?(?:limits?|rate)\b|(?<!size )exceed\w* (?:(?!size )[\w'-]+ ){0,4}?(?:limits?|threshold|rate|allowance)\b`,
 );
@@ -93,9 +94,9 @@ const OVER_A_LIMIT = /(?:limit|quota|rate) (?:has been |is |was )?exceeded/;
 const LATER = anyOf(
   String.raw`\b(?:try|retry|send|resend)(?: [\w-]+){0,4} (?:again|later)\b|\b(?:later|retry|re-?try)\b|temporar|for now\b|transient|defer|momentar`,
   String.raw`at (?:this|the) (?:time|moment)|currently (?:[\w-]+ )?(?:unavailable|suspended|disabled|locked|not)\b|unverified|in progress|maintenance|overload`,
-  String.raw`ldap|\bdirectory\b|\bdatabase\b|(?:internal|system|soft) error|servfail|look-?up fail|service unavailable|transport unavailable`,
+  String.raw`ldap|(?<!listed in domino )\bdirectory\b|\bdatabase\b|(?:internal|system|soft|server|transport|configuration|i\/o) error|servfail|\bdns (?:[\w-]+ ){0,4}?(?:fail|error|problem)|name ?server (?:did|does|is|was|fail)|look-?up fail|service unavailable|transport unavailable`,
   String.raw`unreachable|not reachable|no route|refused to talk|\byet\b|available now\b|\b(?:tomorrow|until|minutes)\b|migrat|come back|during an?\b`,
-  String.raw`\bbusy\b|time(?:d)?[- ]?out|connection (?:refused|lost|reset)|\blocked\b|gr[ae]y-?list`,
+  String.raw`\bbusy\b|time(?:d)?[- ]?out|connection (?:refused|lost|reset)|lost connection|\block(?:ed)?\b|\b(?:down|offline)\b|(?:disk|storage|memory|spool) (?:is )?full|out of memory|\b(?:cannot|could not|can't|unable to) (?:be )?(?:open|read|load|append|update|create)|gr[ae]y-?list`,
 );
 /** Advice such as "please check the address and try again". */
 const ADVICE = /\b(?:please|try|and) (?:to )?(?:verify|(?:double-)?check(?:ing)?)\b[^.;]{0,100}/g;
@@ -103,10 +104,10 @@ const ADVICE = /\b(?:please|try|and) (?:to )?(?:verify|(?:double-)?check(?:ing)?
 /** These speak of the recipient's mailbox or domain. */
 const FULL = anyOf(
   String.raw`(?:mail ?box|mail ?dir|inbox|mailfolder|\busers?|recipient|(?:e-?mail|user|this) account)\b[^.;]{0,60}?\b(?:full\b|(?:over|exceed\w*|out of|reached|above) (?:[\w'-]+ ){0,4}?(?:quota|storage|disk|space)\b)`,
-  String.raw`full (?:mail|in)box|\b(?:over ?quota|dis[ck] ?quota)\b(?! of)|mail ?box (?:[\w-]+ ){0,4}(?:quota|limit)\b`,
+  String.raw`full (?:mail|in)box|\baccount (?:[\w-]+ ){0,2}(?:full\b|exceed\w* (?:[\w'-]+ ){0,3}?(?:disk|storage)\b)|\b(?:over ?quota|dis[ck] ?quota)\b(?! of)|mail ?box (?:[\w-]+ ){0,4}(?:quota|limit)\b`,
 );
 const NO_DOMAIN = anyOf(
-  String.raw`unroute?able|host unknown name server|host or domain name not found|non-?existent (?:domain|hosts)|null ?mx|no smtp service`,
+  String.raw`unroute?able|host unknown name server|host or domain name not found|non-?existent (?:domain|hosts)|null ?mx`,
   String.raw`\b(?:recipient|rcptrejected|destination|dns)\b[^.;]{0,60}?\bdomain\b[^.;]{0,60}?\b(?:not (?:be )?found|unknown|does(?: not|n't) exist)`,
   String.raw`able to find the recipient domain|(?:domain|host)\b[^.;]{0,40}?\b(?:does(?: not|n't) accept|accepts no) (?:any )?(?:e-?)?mail\b(?! \w)`,
 );
@@ -117,8 +118,8 @@ const DISABLED = anyOf(
 const UNKNOWN = anyOf(
   String.raw`\bno (?:such|known) (?:\w+ ){0,2}?(?:user|mail ?box|recipient|account|address|person|addressee|customer|e-?mail)`,
   String.raw`\b(?:unknown|nonexistent|non-existent|bad|wrong|invalid|illegal)[ /-](?:or \w+ )?(?:[\w-]+[ /]){0,2}?(?:user|recipient|mail ?box|address|account|e-?mail|local[- ]part)|userunknown`,
-  String.raw`(?:\busers?|mail ?box|recipients?|addressee|address|\baccount|local[- ]part)\b[^.;]{0,80}?\b(?:unknown|invalid|not (?:be )?(?:found|known|exist\w*|valid|recogni[sz]ed|registered|listed|present)|(?:does|do|did)(?: not|n't) exist|n't be found|no longer (?:valid|exists?|active|available|in use|accept\w*|receiv\w*|on|with|here))\b`,
-  String.raw`\buser (?:does(?: not|n't)) have an?\b|(?:is not|isn't|not) an? (?:valid|known|active) (?:user|recipient|mail ?box|address)`,
+  String.raw`(?:\busers?|mail ?box|recipients?|addressee|address|\baccount|local[- ]part)\b[^.;]{0,80}?\b(?:unknown|invalid|not (?:be )?(?:found|known|exist\w*|valid|recogni[sz]ed|registered|listed|present)|(?:does|do|did)(?: not|n't) exist|\w+n't (?:be )?found|no longer (?:valid|exists?|active|available|in use|accept\w*|receiv\w*|on|with|here))\b`,
+  String.raw`\buser (?:does(?: not|n't)) have an?\b|not listed in (?:domino directory|public name)|(?:is not|isn't|not) an? (?:valid|known|active) (?:user|recipient|mail ?box|address)`,
   String.raw`\bno (?:mail ?box|account|user|one) (?:is )?(?:here|by|with|at|found|available)|mail ?box (?:is )?(?:unavailable|not (?:available|present))(?! or\b)|mailbox name not allowed`,
 );
 
@@ -130,12 +131,16 @@ const MAY_BE_FINAL = /^(?:501|51[0-7]|55\d)$/;
 export function refusalOf(phase: Refusal['phase'], code: number, answer = ''): Refusal {
   const said = withoutAddresses(answer);
   const enhancedCode = CODES.exec(answer)?.[2] ?? HASHED_STATUS.exec(said)?.[1];
+  const status = said.includes(PROBED) ? SAID_TO_PROBE.exec(said)?.[1] : enhancedCode;
   const words = wordsOf(answer);
-  const failure = classOfRefusal(phase, code, enhancedCode, words);
-  const why = failure === 'permanent' ? reasonOf(enhancedCode, words) : undefined;
+  const failure = classOfRefusal(phase, code, status, words);
+  const why = failure === 'permanent' ? reasonOf(status, words) : undefined;
   return { phase, code, enhancedCode, answer: said, failure, ...defined({ why }) };
 }
 
+/** Postfix gives the failure of each probe the status 5.1.1, and then what the host said. */
+const PROBED = 'undeliverable address:';
+const SAID_TO_PROBE = /said: \d{3}[ -]([45]\.\d{1,3}\.\d{1,3})\b/;
 /** As qmail writes it. */
 const HASHED_STATUS = /\(?#([45]\.\d{1,3}\.\d{1,3})\b/;
 
@@ -147,6 +152,8 @@ const withoutAddresses = (answer: string): string =>
 
 /** Postfix says this before each reason, so it is none. */
 const RECIPIENT_REJECTED = 'rcptrejected';
+/** Stands before `User unknown`. */
+const OF_CYRUS = 'or you do not have authorization to see it';
 const CODES_OF_LINES = /^\d{3}[ -](?:\d\.\d{1,3}\.\d{1,3}\b)?/gm;
 const HOST = /^(?:[a-z\d-]+\.)+[a-z\d-]+$|^(?:[\w-]+\.){2,}[\w-]+$/i;
 
@@ -166,7 +173,8 @@ function wordsOf(answer: string): string {
     .filter((token) => !isName(token))
     .join(' ')
     .toLowerCase()
-    .replaceAll('recipient address rejected', RECIPIENT_REJECTED);
+    .replaceAll('recipient address rejected', RECIPIENT_REJECTED)
+    .replace(OF_CYRUS, '');
 }
 
 /** What two answers have in common that differ in addresses, numbers and ids only. */
@@ -242,7 +250,7 @@ function classOfRefusal(
 }
 
 /** Of RFC 3463 and RFC 5248: the relay's system, the form of the message, our own account. */
-const OF_RELAY = /^5\.(?:3\.[1-9]|6\.\d+|2\.3$|7\.13$)/;
+const OF_RELAY = /^5\.(?:3\.[1-9]|5\.[2-9]|6\.\d|7\.(?!(?:[0-2]|17|18)$)\d+|2\.3$)/;
 const DISABLED_MAILBOX =
   /mail ?box|recipient|address|you tried to reach|discontinued|^\W*account is not active/;
 /** After the content, as a mere address may be one of our headers. */
@@ -279,10 +287,13 @@ export function describeFailure(thrown: unknown, progress: Progress): HandOver {
   return { result: 'unreachable', connected, cause, ...defined({ outage }) };
 }
 
-export function senderOutage({ failure, code }: Refusal): Outage {
+export function senderOutage({ failure, code, answer }: Refusal): Outage {
   const isRefused = failure === 'relay';
   const command = isRefused ? 'MAIL FROM' : undefined;
-  const error = Object.assign(new Error('MAIL FROM failed'), { command, responseCode: code });
+  const error = Object.assign(new Error(`MAIL FROM failed: ${answer}`), {
+    command,
+    responseCode: code,
+  });
   return { reason: isRefused ? 'refused' : 'no_capacity', error };
 }
 

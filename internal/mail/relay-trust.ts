@@ -10,7 +10,7 @@
 import { createHash } from 'node:crypto';
 import type { Account } from '../account/account.ts';
 import { handOversOf } from '../account/mail-ledger.ts';
-import { domainOf } from '../application/email-address.ts';
+import { domainOf } from '../application/fields.ts';
 import { redisName, type KnownInstallation } from '../installation/installation.ts';
 import { DAY_MS, type Clock } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';

@@ -5,7 +5,7 @@
 import type { Collection, Db } from 'mongodb';
 import type { Clock } from '../platform/process/clock.ts';
 import { unlessDuplicate } from '../platform/stores/mongo.ts';
-import { newerThan, refuseNewer } from '../platform/process/newer-version.ts';
+import { newerThan, refuseNewer } from '../platform/process/fault.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
 
 export const PARTNER_HOLDS = 'partner_holds';
@@ -14,7 +14,7 @@ export const PARTNERS_DISABLED = 'partners_disabled';
 const FLAGGED_MAX = 100_000;
 const FLAGS_SCHEMA = 1;
 
-/** Stays when the flag is cleared, so that an older command's late write does nothing. */
+/** The document stays when its flag is cleared, so an older command's late write does nothing. */
 export interface Flagged {
   readonly _id: string;
   /** Raised when older versions would misread the document. */

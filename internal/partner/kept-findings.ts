@@ -103,7 +103,7 @@ export class SecretProblems {
   }
 
   /**
-   * Called by the leader, with the problems in turn. Keeps `since` of known problems; writes only
+   * Called by the leader, with problems in the order of `inTurn`. Keeps `since` of known problems; writes only
    * changes.
    */
   async keep(problems: readonly Problem[]): Promise<void> {

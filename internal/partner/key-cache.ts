@@ -3,7 +3,7 @@ import type { Clock } from '../platform/process/clock.ts';
 import type { Logger } from '../platform/process/log.ts';
 import type { Loops } from '../platform/process/loop.ts';
 import { hashApiKey, isTestKey, keyIdOf } from './api-key.ts';
-import type { KeyDocument, StoredKey } from './key-document.ts';
+import type { KeyDocument } from './key-document.ts';
 import type { KeyStore } from './key-store.ts';
 import { addressCheck, type KeyTerms } from './key-terms.ts';
 
@@ -33,7 +33,7 @@ interface KeyCacheTools {
   readonly store: KeyStore;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly onLoad: (keys: readonly StoredKey[]) => void;
+  readonly onLoad: (document: KeyDocument) => void;
   readonly onCurrent: (at: Date) => void;
 }
 
@@ -64,12 +64,16 @@ export class KeyCache {
     return { ...found, active, revoked: this.#revoked.has(hash), otherMode };
   }
 
-  start(loops: Pick<Loops<'keys' | 'key_uses'>, 'start'>): void {
+  /** Reads keys once `mayRead` resolves. */
+  start(loops: Pick<Loops<'keys' | 'key_uses'>, 'start'>, mayRead: Promise<unknown>): void {
     loops.start({
       name: 'keys',
       everyMs: LOOK_EVERY_MS,
       failsAfterMs: LOOK_FAILS_AFTER_MS,
-      run: () => this.refresh(),
+      run: async () => {
+        await mayRead;
+        await this.refresh();
+      },
     });
     loops.start({
       name: 'key_uses',
@@ -98,7 +102,7 @@ export class KeyCache {
       const isNew = version !== undefined && version !== this.#version;
       const document = isNew ? await store.documents.read() : undefined;
       this.#failure = undefined;
-      // An emptied database ends no key, and revives no revoked one.
+      // Of an emptied database: keys in memory stay valid, and revoked ones stay revoked.
       if (version === undefined || (isNew && document?.syncedAt === undefined)) return;
       this.#revoked = revoked;
       this.#disabled = new Set(disabled);
@@ -110,7 +114,8 @@ export class KeyCache {
     }
   }
 
-  #use({ keys, version }: KeyDocument): void {
+  #use(document: KeyDocument): void {
+    const { keys, version } = document;
     const { log, onLoad } = this.#tools;
     this.#keys = new Map(
       keys.map(({ hash, partnerId, status, terms }) => [
@@ -127,7 +132,7 @@ export class KeyCache {
     );
     if (this.#version === undefined) log.info({ keys: keys.length }, 'partner keys loaded');
     this.#version = version;
-    onLoad(keys);
+    onLoad(document);
   }
 
   /** Writes when the keys were last used. */

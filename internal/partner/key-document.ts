@@ -9,7 +9,7 @@ import type { Clock } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
 import { unlessDuplicate } from '../platform/stores/mongo.ts';
-import { refuseNewer } from '../platform/process/newer-version.ts';
+import { refuseNewer } from '../platform/process/fault.ts';
 import type { KeySource, WantedKey } from './key-secret.ts';
 
 /** Two leaps from one version are equal once in a million. */
@@ -60,6 +60,8 @@ export interface KeyDocument {
   /** Owners whose keys ended, or who came, in the last minutes; a new leader counts them too. */
   readonly ended?: readonly EndedKeys[];
   readonly arrived?: readonly OwnerAt[];
+  /** Partners whose annotations are void, also while their `Partner` is gone. */
+  readonly followers?: readonly string[];
 }
 
 /** The collection's documents have several shapes, each by its `_id`. */
@@ -145,8 +147,8 @@ export class KeyDocuments {
   }
 
   /**
-   * Replaces all keys if the document still has this version. Rejects with `SupersededError` if
-   * not: a later leader has begun, or the document was restored.
+   * Replaces all keys if the document still has this version; returns the next one. Rejects with
+   * `SupersededError` if not: a later leader has begun, or the document was restored.
    */
   async replace(
     version: number,
@@ -155,8 +157,10 @@ export class KeyDocuments {
       synced,
       ended,
       arrived,
-    }: { readonly synced: boolean } & Required<Pick<KeyDocument, 'ended' | 'arrived'>>,
-  ): Promise<void> {
+      followers = [],
+    }: { readonly synced: boolean } & Required<Pick<KeyDocument, 'ended' | 'arrived'>> &
+      Pick<KeyDocument, 'followers'>,
+  ): Promise<number> {
     const now = this.#clock.now();
     // After a restore, ingest may already know `version + 1`, and this clock may be behind.
     const next = Math.max(version + 1 + randomInt(VERSION_LEAP), now.getTime());
@@ -169,12 +173,14 @@ export class KeyDocuments {
           keys,
           ended,
           arrived,
+          followers,
           ...(synced ? { syncedAt: now } : {}),
         },
       },
     );
     const { matchedCount } = await withDeadline(replaced, WHOLE_TIMEOUT_MS, 'writing the keys');
     if (matchedCount === 0) throw new SupersededError();
+    return next;
   }
 }
 

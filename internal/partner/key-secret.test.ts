@@ -88,7 +88,6 @@ describe('a problem affects only its own entry or Secret', () => {
   });
 
   const annotations = Object.entries({
-    'max-per-minute': ['0', '1.5', '1000001'],
     mode: ['', 'Test', 'constructor'],
     'not-after': ['', 'tomorrow', '2027-01-31', '2027-02-30T12:00:00Z'],
     cidrs: ['', '192.0.2.0/33', '10.0.0.1,', Array(101).fill('10.0.0.1').join()],
@@ -112,6 +111,52 @@ describe('a problem affects only its own entry or Secret', () => {
 
 describe('terms', () => {
   const key = newApiKey();
+
+  test.each(['', 'abc', '0', '1.5', '-1', '1e3', '1000001'])(
+    'the bound "%s" ends no key: the last one of its partner counts, or none',
+    (bad) => {
+      const own = annotated(key, { 'max-per-minute': bad });
+      const other = annotated(newApiKey(), { 'max-per-minute': '100' });
+      const told = (...all: Parameters<typeof wantedKeys>) => {
+        const { keys, problems } = wantedKeys(...all);
+        return [
+          keys.get(hashApiKey(key))?.terms,
+          ...problems.map((one) => `${one.code} ${one.message}`),
+        ];
+      };
+      const rule = `invalid_limit annotation partner-ingest.io/max-per-minute must be a whole number from 1 to 1000000; until then`;
+      expect(told([own])).toEqual([{}, `${rule} this partner has none`]);
+      for (const [maxPerMinute, counts] of [
+        [60, 60],
+        [200, 100],
+      ] as const) {
+        const lastBounds = new Map([['acme', { maxPerMinute }]]);
+        const kept = [{ maxPerMinute: counts }, `${rule} ${counts} counts`];
+        expect(told([own, other], { lastBounds })).toEqual(kept);
+        // A Secret of tests has a bound of its own.
+        expect(
+          told([annotated(key, { 'max-per-minute': bad, mode: 'test' }), other], { lastBounds })[1],
+        ).toBe(`${rule} this partner has none`);
+      }
+    },
+  );
+
+  test('a bound that can be read counts at once, beside one that cannot', () => {
+    const terms = { 'max-per-minute': '120', 'max-per-minute-dry-run': '0' };
+    const lastBounds = new Map([['acme', { maxPerMinute: 60, dryRunPerMinute: 30 }]]);
+    const { keys } = wantedKeys([annotated(key, terms)], { lastBounds });
+    expect(keys.get(hashApiKey(key))?.terms).toEqual({ maxPerMinute: 120, dryRunPerMinute: 30 });
+  });
+
+  test.each([
+    ['max-per-minute-dry-run', '0', 'this partner has none'],
+    ['receipts', 'yes', 'they are given on request'],
+  ])('the annotation %s ends no key, whatever it says', (name, bad, until) => {
+    const { keys, problems } = wantedKeys([annotated(key, { [name]: bad, 'max-per-minute': '7' })]);
+    expect(keys.get(hashApiKey(key))?.terms).toEqual({ maxPerMinute: 7 });
+    expect(problems).toMatchObject([{ code: 'invalid_limit' }]);
+    expect(problems[0]!.message).toMatch(new RegExp(`${name} must be .*; until then ${until}$`));
+  });
 
   test('of several Secrets of a partner the smaller bound counts, for all of its keys', () => {
     const own = annotated(key, { 'max-per-minute': '60', 'max-megabytes-per-day': '5' });
@@ -168,8 +213,8 @@ describe('terms', () => {
   });
 
   test.each([
-    [8 * DAY_MS, false],
-    [7 * DAY_MS, true],
+    [15 * DAY_MS, false],
+    [14 * DAY_MS, true],
     [-DAY_MS, true],
     [-DAY_MS - 1, false],
     [Infinity, false],

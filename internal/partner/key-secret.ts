@@ -14,9 +14,11 @@ import {
 import {
   FORMAT_ANNOTATION,
   type KeyTerms,
+  type MildFault,
   ownerName,
+  type PartnerBounds,
   type ReadTerms,
-  smallestBound,
+  smallestBounds,
 } from './key-terms.ts';
 
 export const PARTNER_LABEL = 'partner-ingest.io/partner';
@@ -26,6 +28,8 @@ export interface KeySource {
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;
+  /** Absent for a Secret. */
+  readonly kind?: 'Partner';
 }
 
 /** The values of `data` are in base64. */
@@ -34,16 +38,28 @@ export interface PartnerSecret extends KeySource, ReadTerms {
   readonly partnerId: string;
   readonly status: string | undefined;
   readonly data: Readonly<Record<string, string>>;
+  /** Whether it has annotations of ours. */
+  readonly isAnnotated?: boolean;
+  /** The `Partner` that makes its keys inactive. */
+  readonly suspendedBy?: KeySource;
+  /** Its terms are those of a `Partner`. */
+  readonly followed?: true;
+  /** Only keys count that are stored as keys of this Secret. */
+  readonly isKept?: boolean;
 }
 
-export const secretName = ({ namespace, name }: KeySource): string => `${namespace}/${name}`;
+/** As people know it; a `Partner` by its kind too. */
+export const secretName = ({ namespace, name, kind }: KeySource): string =>
+  kind === undefined ? `${namespace}/${name}` : `${namespace}/${kind}/${name}`;
 
 export interface WantedKey {
   readonly hash: string;
   readonly partnerId: string;
   readonly status: 'active' | 'inactive';
-  /** The Secret whose status makes it inactive. */
+  /** The Secret or `Partner` that makes it inactive. */
   readonly inactiveBy?: KeySource;
+  /** The terms are those of a `Partner`. */
+  readonly followed?: true;
   readonly terms: KeyTerms;
   readonly source: KeySource;
 }
@@ -65,8 +81,15 @@ export const problemCodes = [
   'same_key_two_secrets',
   'unknown_status',
   'invalid_annotation',
+  'invalid_limit',
+  'invalid_partner',
+  'same_partner_twice',
+  'secret_missing',
+  'secret_unlisted',
+  'partner_gone',
   'key_revoked',
   'too_many_keys',
+  'keys_ending',
   'keys_nearly_full',
   'keys_would_end',
   'unreadable_namespace',
@@ -77,6 +100,8 @@ type ProblemCode = (typeof problemCodes)[number];
 /** `message` never quotes a key. */
 export interface Problem {
   readonly source: KeySource;
+  /** The `Partner` whose Event it is, in the place of the Secret's. */
+  readonly about?: KeySource;
   /** As the Secret's label says; absent if the problem is not one partner's. */
   readonly partnerId?: string;
   readonly code: ProblemCode;
@@ -94,24 +119,26 @@ export const isPartnerId = (text: string): boolean => PARTNER_ID.test(text);
  * Judges all Secrets together. One inactive Secret makes its partner's keys inactive, and the
  * partner's smallest bound counts; a Secret of test keys concerns test keys only. A key belongs to
  * the Secret that holds it now, else to the oldest, usable or not. A bad entry affects only itself,
- * a bad annotation only its Secret.
+ * a bad annotation only its Secret. A bad bound changes none: the last good one stays.
  */
 export function wantedKeys(
   secrets: readonly PartnerSecret[],
-  { allowPublished = false, probeHash, heldBy = () => undefined }: KeyRules = {},
+  {
+    allowPublished = false,
+    probeHash,
+    heldBy = () => undefined,
+    lastBounds = new Map(),
+  }: KeyRules = {},
 ): {
   readonly keys: ReadonlyMap<string, WantedKey>;
   readonly problems: readonly Problem[];
 } {
   const problems: Problem[] = [];
   const oldestFirst = secrets.toSorted(byAge);
-  const owners = ownersOf(oldestFirst);
+  const owners = ownersOf(oldestFirst, lastBounds);
   const rules = { allowPublished, heldBy };
   const claims = oldestFirst.flatMap((secret) => claimsOf(secret, owners, rules, problems));
-  const isHeld = ({ key: { hash, source } }: KeyEntry): boolean => {
-    const holder = heldBy(hash);
-    return holder !== undefined && secretName(holder) === secretName(source);
-  };
+  const isHeld = ({ key: { hash, source } }: KeyEntry): boolean => isHeldBy(heldBy(hash), source);
   const chosen = new Map<string, KeyEntry>();
   for (const claim of [...claims.filter(isHeld), ...claims]) {
     const first = chosen.get(claim.key.hash);
@@ -126,12 +153,17 @@ export function wantedKeys(
   return { keys, problems };
 }
 
+const isHeldBy = (holder: KeySource | undefined, { namespace, name }: KeySource): boolean =>
+  holder !== undefined && secretName(holder) === secretName({ namespace, name, uid: '' });
+
 interface KeyRules {
   readonly allowPublished?: boolean;
   /** The test key with this hash is the probe's. */
   readonly probeHash?: string;
   /** The Secret that holds the key now. */
   readonly heldBy?: (hash: string) => KeySource | undefined;
+  /** What counts now, by owner. */
+  readonly lastBounds?: ReadonlyMap<string, PartnerBounds>;
 }
 
 interface KeyEntry {
@@ -154,18 +186,26 @@ function sameKey({ entry, key: { source, partnerId } }: KeyEntry, owner: WantedK
 /** What all Secrets of one owner say together. */
 interface OwnerTerms {
   readonly inactiveBy: KeySource | undefined;
-  readonly bound: Pick<KeyTerms, 'maxPerMinute'>;
+  readonly bound: PartnerBounds;
 }
 
 const ownerOf = ({ partnerId, terms }: PartnerSecret): string => ownerName(partnerId, terms);
 
-function ownersOf(oldestFirst: readonly PartnerSecret[]): ReadonlyMap<string, OwnerTerms> {
+const byTerm = ({ of }: MildFault): string => of;
+
+function ownersOf(
+  oldestFirst: readonly PartnerSecret[],
+  lastBounds: ReadonlyMap<string, PartnerBounds>,
+): ReadonlyMap<string, OwnerTerms> {
   const groups = [...Map.groupBy(oldestFirst, ownerOf)];
   return new Map(
     groups.map(([owner, theirs]) => {
       const off = theirs.find(({ status }) => status === 'inactive');
-      const bound = smallestBound(theirs.map(({ terms }) => terms));
-      return [owner, { inactiveBy: off && sourceOf(off), bound }];
+      const unread = new Set(theirs.flatMap(({ mildFaults }) => mildFaults ?? []).map(byTerm));
+      const last = Object.entries(lastBounds.get(owner) ?? {}).filter(([of]) => unread.has(of));
+      const bounds = [...theirs.map(({ terms }) => terms), Object.fromEntries(last)];
+      const bound = smallestBounds(bounds);
+      return [owner, { inactiveBy: off && (off.suspendedBy ?? sourceOf(off)), bound }];
     }),
   );
 }
@@ -173,7 +213,7 @@ function ownersOf(oldestFirst: readonly PartnerSecret[]): ReadonlyMap<string, Ow
 function claimsOf(
   secret: PartnerSecret,
   owners: ReadonlyMap<string, OwnerTerms>,
-  { allowPublished, heldBy }: Required<Omit<KeyRules, 'probeHash'>>,
+  { allowPublished, heldBy }: Required<Pick<KeyRules, 'allowPublished' | 'heldBy'>>,
   problems: Problem[],
 ): readonly KeyEntry[] {
   const { partnerId, status = 'active', data } = secret;
@@ -183,8 +223,15 @@ function claimsOf(
     void problems.push({ source, partnerId, code, message });
   const isUsable = checkSecret(secret, report);
   const owner = owners.get(ownerOf(secret));
+  for (const { of, fault } of secret.mildFaults ?? []) {
+    const last = of === 'receipts' ? undefined : owner?.bound[of];
+    const none = of === 'receipts' ? 'they are given on request' : 'this partner has none';
+    report('invalid_limit', `${fault}; until then ${last === undefined ? none : `${last} counts`}`);
+  }
   const inactiveBy =
-    status === 'active' ? (owners.get(partnerId)?.inactiveBy ?? owner?.inactiveBy) : source;
+    status === 'active'
+      ? (owners.get(partnerId)?.inactiveBy ?? owner?.inactiveBy)
+      : (secret.suspendedBy ?? source);
   const terms = { ...secret.terms, ...owner?.bound };
   return Object.entries(data).flatMap(([name, value]) => {
     const entry = printable(name);
@@ -192,12 +239,12 @@ function claimsOf(
     const older = secret.olderKeys === true;
     const { hash, fault } = readEntry(value, { allowPublished, test, older, isStored });
     if (fault !== undefined && isUsable) report(fault.code, `${entry} ${fault.why}`);
-    if (hash === undefined) return [];
+    if (hash === undefined || (secret.isKept && !isHeldBy(heldBy(hash), secret))) return [];
     const key = {
       hash,
       partnerId,
       status: inactiveBy === undefined ? ('active' as const) : ('inactive' as const),
-      ...defined({ inactiveBy }),
+      ...defined({ inactiveBy, followed: secret.followed }),
       source,
       terms,
     };
@@ -279,9 +326,17 @@ function readEntry(
   return stays ? { hash, fault: { code: 'key_of_older_form', why: STAYS } } : { hash };
 }
 
-const sourceOf = ({ namespace, name, uid }: PartnerSecret): KeySource => ({ namespace, name, uid });
+export const sourceOf = ({ namespace, name, uid }: PartnerSecret): KeySource => ({
+  namespace,
+  name,
+  uid,
+});
 
-function byAge(one: PartnerSecret, other: PartnerSecret): number {
+/** The older one first. */
+export function byAge<One extends KeySource & Pick<PartnerSecret, 'createdAt'>>(
+  one: One,
+  other: One,
+): number {
   const age = (one.createdAt?.getTime() ?? 0) - (other.createdAt?.getTime() ?? 0);
   return age !== 0 ? age : secretName(one).localeCompare(secretName(other), 'en');
 }

@@ -79,7 +79,7 @@ export class KeyStore {
     const [{ keys, byPartner }, revokedAt, lastUsedAt] = await Promise.all([
       this.#reading,
       this.revoked(),
-      this.#lastUses(),
+      this.lastUses(),
     ]);
     const wanted = partnerId === undefined ? keys : (byPartner.get(partnerId) ?? []);
     return wanted.map((key) => ({
@@ -102,13 +102,14 @@ export class KeyStore {
     return this.#read;
   }
 
-  #lastUses(): UsesRead['uses'] {
+  /** Times by key hash, some seconds old. */
+  lastUses(): UsesRead['uses'] {
     const atMs = this.#clock.monotonicMs();
     if (this.#usesRead === undefined || atMs - this.#usesRead.atMs > USES_SHARED_MS) {
       const all = this.#uses.find({}, bounded).toArray();
       const uses = all.then((rows) => new Map(rows.map((row) => [row._id, row.lastUsedAt])));
       this.#usesRead = { atMs, uses };
-      // Those who ask next must not get the failure.
+      // A failed read is forgotten, so that the next caller reads again.
       uses.catch(() => (this.#usesRead = undefined));
     }
     return this.#usesRead.uses;

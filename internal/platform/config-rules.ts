@@ -87,6 +87,15 @@ export const cidrList = listOf((entry) =>
   isNetwork(entry) ? undefined : `"${entry}" is not an address or a CIDR range such as 10.0.0.0/8`,
 );
 
+/** An empty setting counts as unset. */
+export const oneLine = (max: number) =>
+  z
+    .string()
+    .regex(
+      new RegExp(`^[^\\p{Cc}]{0,${max}}$`, 'u'),
+      `must be one line of at most ${max} characters`,
+    );
+
 /** A name in Kubernetes (RFC 1123). */
 export const DNS_LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
 

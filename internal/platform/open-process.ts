@@ -1,16 +1,21 @@
 /** Opens what every process has: its admin port, traces, the database with its time, and loops. */
 import type { Registry } from 'prom-client';
 import { startAdminServer } from './http/admin-server.ts';
-import type { Probe } from './process/probe.ts';
+import type { Probe } from './process/fault.ts';
 import type { Closers } from './process/closers.ts';
 import { tracedAs } from './process/config.ts';
 import { DatabaseClock } from './stores/database-clock.ts';
-import { followCredentials, type Credentials } from './process/follow-credentials.ts';
-import { watchLog, type Logger } from './process/log.ts';
+import {
+  followCredentials,
+  refusalIn,
+  type Credentials,
+  type Trial,
+} from './process/follow-credentials.ts';
+import { watchLog, type LogFields, type Logger } from './process/log.ts';
 import { Loops, type LoopTools } from './process/loop.ts';
-import type { PlainCounter } from './process/registry.ts';
+import type { PlainCounter, PlainGauge } from './process/registry.ts';
 import { makeFirstContact, type IndexDefinition } from './stores/mongo-indexes.ts';
-import { createMongo, mongoFault } from './stores/mongo.ts';
+import { connectMongo, createMongo, mongoFault } from './stores/mongo.ts';
 import { startTracing } from './process/tracing.ts';
 
 export interface ProcessTools {
@@ -30,6 +35,7 @@ interface ProcessConfig {
 
 interface ProcessMetrics<Loop extends string> {
   readonly loopFailing: LoopTools<Loop | 'clock' | 'credentials'>['failing'];
+  readonly ready: PlainGauge;
   readonly logLinesDropped: PlainCounter;
 }
 
@@ -65,7 +71,15 @@ export async function openProcess<Loop extends string, Metrics>(
   // This port closes last, so that metrics stay readable during a drain.
   const { ADMIN_HOST: host, ADMIN_PORT: port } = config;
   const files = tools.credentials?.files;
-  const admin = await startAdminServer({ host, port, registry, documents, files, ...probes });
+  const admin = await startAdminServer({
+    host,
+    port,
+    registry,
+    readiness: metrics.ready,
+    documents,
+    files,
+    ...probes,
+  });
   closers.add('admin port', () => admin.close());
   const serviceName = options.traced && tracedAs(options.name);
   if (serviceName !== undefined) {
@@ -73,13 +87,32 @@ export async function openProcess<Loop extends string, Metrics>(
     probes.warnings.push(tracing.warnings);
     closers.add('traces', () => tracing.close());
   }
-  const serving = (fields: object): void => {
+  const serving = (fields: LogFields): void => {
     isStarting = false;
     log.info({ ...fields, admin: admin.url }, 'serving');
   };
   const database = openDatabase(config, options, tools, probes);
-  followCredentials({ ...tools, ...probes, ...database });
-  return { ...tools, metrics, adminUrl: admin.url, serving, ...probes, ...database };
+  const trials: Trial[] = [(next) => tryMongo(next, options.name)];
+  followCredentials({ ...tools, ...probes, ...database, trials });
+  return { ...tools, metrics, adminUrl: admin.url, serving, trials, ...probes, ...database };
+}
+
+const TRIAL_MS = 10_000;
+
+/** Only a refusal counts: a server that is away says nothing of credentials. */
+async function tryMongo(next: unknown, name: string) {
+  if (next === undefined) return undefined;
+  const { MONGODB_URI: uri } = next as ProcessConfig;
+  const client = createMongo(uri, `partner-ingest ${name}`, { maxPoolSize: 1 });
+  try {
+    await connectMongo(client, TRIAL_MS);
+    return undefined;
+  } catch (error) {
+    const { fault, isSure } = refusalIn([mongoFault(client, error)]);
+    return isSure ? fault : undefined;
+  } finally {
+    await client.close().catch(() => {});
+  }
 }
 
 function openDatabase<Loop extends string>(

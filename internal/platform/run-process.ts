@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { authorityFiles, ConfigError, type FoundBeside } from './process/config.ts';
 import { Closers } from './process/closers.ts';
 import { filesOfUri, writtenAt, type Credentials } from './process/follow-credentials.ts';
-import { createLogger, describeError, logWritten } from './process/log.ts';
+import { createLogger, describeError, logWritten, type LogFormat } from './process/log.ts';
 import type { ProcessTools } from './open-process.ts';
 import { createProcessRegistry } from './process/registry.ts';
 
@@ -17,6 +17,7 @@ const LAST_LINES_MS = 1_000;
 
 interface Settings {
   readonly LOG_LEVEL: string;
+  readonly LOG_FORMAT: LogFormat;
   readonly MONGODB_URI: string;
 }
 
@@ -33,14 +34,14 @@ interface Program<Given extends Settings> {
 export async function run<Given extends Settings>(program: Program<Given>): Promise<void> {
   const found = nothingFound();
   const config = loadOrExit(() => program.load(found));
-  const log = createLogger(program.name, config.LOG_LEVEL);
+  const log = createLogger(program.name, config.LOG_LEVEL, config.LOG_FORMAT);
   for (const reason of found.ignored)
     log.warn({ reason }, 'a setting is ignored; its default counts');
   const closers = new Closers(log);
 
   let signalled = false;
   let ending = false;
-  const finish = async (exitCode: number): Promise<void> => {
+  const finish = async (exitCode: number, lastWords?: string): Promise<void> => {
     if (ending) return;
     ending = true;
     const drainDeadlineMs = exitCode === EXIT.ok ? program.drainDeadlineMs : undefined;
@@ -52,6 +53,8 @@ export async function run<Given extends Settings>(program: Program<Given>): Prom
     clearTimeout(timer);
     log.info({ exitCode }, 'stopped');
     await logWritten(LAST_LINES_MS);
+    // The end of the log is what `kubectl describe pod` shows.
+    if (lastWords !== undefined) process.stderr.write(`${program.name}: ${lastWords}\n`);
     process.exit(exitCode);
   };
   const onSignal = (signal: NodeJS.Signals): void => {
@@ -74,9 +77,11 @@ export async function run<Given extends Settings>(program: Program<Given>): Prom
   const atStart = readOnce();
   const credentials: Credentials = {
     files: found.files,
-    changed: () =>
-      !isDeepStrictEqual(program.load(nothingFound()), config) ||
-      !isDeepStrictEqual(readOnce(), atStart),
+    changed: () => {
+      const next = program.load(nothingFound());
+      const isSame = isDeepStrictEqual(next, config) && isDeepStrictEqual(readOnce(), atStart);
+      return isSame ? undefined : next;
+    },
     leave: () => void finish(EXIT.ok),
   };
   const hasFiles = Object.keys({ ...found.files, ...atStart }).length > 0;
@@ -89,11 +94,9 @@ export async function run<Given extends Settings>(program: Program<Given>): Prom
     });
   } catch (error) {
     // The message of a failed start is about configuration and contains no personal data.
-    log.fatal(
-      { err: error, reason: error instanceof Error ? error.message : String(error) },
-      'could not start',
-    );
-    await finish(EXIT.failed);
+    const reason = error instanceof Error ? error.message : String(error);
+    log.fatal({ err: error, reason }, 'could not start');
+    await finish(EXIT.failed, `could not start: ${reason}`);
   }
 }
 

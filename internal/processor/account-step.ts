@@ -1,5 +1,5 @@
 /** The step of the account: rejects an application or creates its account. */
-import { normalizedApplicant, type Applicant } from '../application/fields.ts';
+import { normalizedApplicant, type Applicant, type Application } from '../application/fields.ts';
 import { parseApplication } from '../application/parse-application.ts';
 import { decideOnCreation, type CreationFact, type Reason } from '../application/reasons.ts';
 import { endingOf, MAIL_PROBES } from '../application/sandbox-endings.ts';
@@ -7,7 +7,8 @@ import type { Account } from '../account/account.ts';
 import { jittered } from '../platform/process/deadline.ts';
 import type { OpenRecord } from '../submission/submission.ts';
 import type { Changes } from '../submission/worker-moves.ts';
-import { beginFirstMail, noteAborted, noteUnsent } from './mail-step.ts';
+import { beginFirstMail, noteUnsent } from './first-mail.ts';
+import { noteAborted } from './mail-step.ts';
 import type { Attempt, AttemptTools, PreparedMail } from './step.ts';
 import { LOST, type Verdict } from './verdict.ts';
 
@@ -18,41 +19,51 @@ const LOOK_AGAIN = { share: 0.25, firstMs: 500, capMs: 60_000 } as const;
 
 export async function createAccount(attempt: Attempt, tools: AttemptTools): Promise<Verdict> {
   const { record, claim, place } = attempt;
-  const rejected = (reasons: readonly Reason[], of: Applicant): Verdict =>
-    reject(reasons, unlessStored(of, record));
   const parsed = parseApplication(record.body?.buffer ?? new Uint8Array());
-  if (!parsed.valid) return rejected(parsed.reasons, normalizedApplicant(parsed.claimed));
+  if (!parsed.valid) return reject(parsed.reasons, normalizedApplicant(parsed.claimed), record);
   if (!claim.mayGoOn) return LOST;
   const { application } = parsed;
   const applicant = normalizedApplicant(application);
   const ending = record.test ? endingOf(application.ein) : undefined;
-  if (ending?.reason !== undefined) return rejected([ending.reason], applicant);
-  const partnerId = record.probe === 'mail' ? MAIL_PROBES : (record.partnerId ?? 'unknown');
-  const owner = { requestId: record._id, partnerId };
-  const judged = record.test && ending === undefined ? { judged: true as const } : {};
-  const drafted = { ...tools.accounts.draft(application, owner), ...judged };
+  if (ending?.reason !== undefined) return reject([ending.reason], applicant, record);
+
+  const account = draftOf(application, record, tools, ending === undefined);
+  // A test that asks for its ending waits for none.
   const known =
-    ending === undefined ? await waitForEarlier(drafted, applicant, attempt, tools) : undefined;
+    ending === undefined ? await waitForEarlier(account, applicant, attempt, tools) : undefined;
   if (known?.kind === 'waits') return known;
   if (!claim.mayGoOn) return LOST;
-  const hasMail = place !== undefined && known === undefined;
-  const firstMail = hasMail ? beginFirstMail(drafted, attempt, tools) : undefined;
-  const account = firstMail?.account ?? drafted;
-  const creation = known ?? (await create(account, firstMail, tools));
+  const firstMail =
+    place !== undefined && known === undefined
+      ? beginFirstMail(account, attempt, tools)
+      : undefined;
+  const creation = known ?? (await create(firstMail?.account ?? account, firstMail, tools));
 
   const { kind } = creation;
   if (kind !== 'created') tools.metrics.duplicateKeys.inc({ found: kind });
-  const stands = kind !== 'taken' && creation.accountId === account._id;
-  if (kind === 'own' && !stands) await noteUnsent(creation.accountId, attempt, tools);
+  const isOfThisAttempt = kind !== 'taken' && creation.accountId === account._id;
+  if (kind === 'own' && !isOfThisAttempt) await noteUnsent(creation.accountId, attempt, tools);
   const outcome = decideOnCreation(creation);
-  if (outcome.verdict !== 'go_on') return rejected(outcome.reasons, applicant);
+  if (outcome.verdict !== 'go_on') return reject(outcome.reasons, applicant, record);
   const { accountId } = outcome;
   return {
     kind: 'done',
     event: 'create_account',
     changes: { accountId, ...unlessStored(applicant, record) },
-    firstMail: stands ? firstMail : undefined,
+    firstMail: isOfThisAttempt ? firstMail : undefined,
   };
+}
+
+/** `isJudged`: a test is compared with the others that are. */
+function draftOf(
+  application: Application,
+  { _id: requestId, partnerId = 'unknown', test, probe }: OpenRecord,
+  { accounts }: AttemptTools,
+  isJudged: boolean,
+): Account {
+  const owner = { requestId, partnerId: probe === 'mail' ? MAIL_PROBES : partnerId };
+  const draft = accounts.draft(application, owner);
+  return test && isJudged ? { ...draft, judged: true } : draft;
 }
 
 /** If it fails, the account may stand all the same, and its first e-mail does not go out. */
@@ -76,7 +87,7 @@ async function create(
 async function waitForEarlier(
   account: Account,
   applicant: Applicant,
-  { record, fields }: Attempt,
+  { record, logFields }: Attempt,
   tools: AttemptTools,
 ): Promise<Extract<Verdict, { kind: 'waits' }> | CreationFact | undefined> {
   const earlier = await tools.earlier.of({ ...record, applicant });
@@ -89,7 +100,7 @@ async function waitForEarlier(
   const waitedMs = now.getTime() - since.getTime();
   if (waitedMs >= WAITS_AT_MOST_MS) {
     tools.log.warn(
-      fields,
+      logFields,
       'an earlier request of the applicant is not decided: this one goes first',
     );
     return undefined;
@@ -100,12 +111,13 @@ async function waitForEarlier(
   return { kind: 'waits', delayMs, changes: { waitsSince: since } };
 }
 
-/** Ingest stores it; a version of the service that did not may have. */
-function unlessStored(applicant: Applicant, { applicant: stored }: OpenRecord): Changes {
-  return stored === undefined ? { applicant } : {};
+function reject(reasons: readonly Reason[], applicant: Applicant, record: OpenRecord): Verdict {
+  const reason = reasons.map(({ field, code }) => `${field}: ${code}`).join(', ');
+  const changes = { ...unlessStored(applicant, record), reasons, reason };
+  return { kind: 'done', event: 'reject', changes };
 }
 
-function reject(reasons: readonly Reason[], changes: Changes): Verdict {
-  const reason = reasons.map(({ field, code }) => `${field}: ${code}`).join(', ');
-  return { kind: 'done', event: 'reject', changes: { ...changes, reasons, reason } };
+/** Ingest stores `applicant`; a record of an older version may lack it, and gets it here. */
+function unlessStored(applicant: Applicant, { applicant: stored }: OpenRecord): Changes {
+  return stored === undefined ? { applicant } : {};
 }

@@ -1,13 +1,13 @@
 /**
  * What happens to an application later, from top to bottom: a worker claims the record that is due,
- * does its step, and ends the attempt by the step's verdict.
+ * does its step, and ends the attempt by the step's verdict. The line calls `processSubmission`;
+ * `step.ts` says what an attempt works with, `verdict.ts` what follows from it.
  */
 import { SpanKind } from '@opentelemetry/api';
 import type { StoredReason } from '../application/reasons.ts';
 import type { MailPlace } from '../mail/mail-gate.ts';
 import { ownerName } from '../partner/key-terms.ts';
 import { later } from '../platform/process/clock.ts';
-import { defined } from '../platform/process/defined.ts';
 import {
   contextOf,
   failSpan,
@@ -16,22 +16,16 @@ import {
   traceFields,
   type NamedSpan,
 } from '../platform/process/tracing.ts';
-import { hintFor, queueSpan, type Step } from '../queue/job.ts';
+import { hintFor, queueSpan } from '../queue/job.ts';
 import type { ProcessorEvent } from '../submission/states.ts';
 import { attemptOf, type OpenRecord } from '../submission/submission.ts';
-import type { Changes } from '../submission/worker-moves.ts';
 import type { ProcessorMetrics } from '../telemetry/metrics.ts';
 import { createAccount } from './account-step.ts';
 import { Claim } from './claim.ts';
-import type { Work } from './line.ts';
-import { giveUpFirstMail, mailApplicant } from './mail-step.ts';
-import {
-  stepOf,
-  writeOrRetry,
-  type Attempt,
-  type AttemptTools,
-  type PreparedMail,
-} from './step.ts';
+import { workOf, type Work } from './line.ts';
+import { moveToMail } from './first-mail.ts';
+import { mailApplicant } from './mail-step.ts';
+import { stepOf, writeOrRetry, type Attempt, type AttemptTools } from './step.ts';
 import {
   classOfError,
   levelOf,
@@ -43,7 +37,7 @@ import {
   type Verdict,
 } from './verdict.ts';
 
-type Claimed = Pick<Attempt, 'record' | 'step' | 'startedAt' | 'traceparent' | 'fields'>;
+type Claimed = Pick<Attempt, 'record' | 'step' | 'startedAt' | 'traceparent' | 'logFields'>;
 /** The next attempt, on a record that is claimed for it, or work for the line. */
 type Next = Attempt | Work | undefined;
 /** A verdict; once the step is done, the record has moved. */
@@ -69,9 +63,9 @@ export async function processSubmission(
   if (await isStoppedByCrashes(claimed, tools)) return undefined;
   const step = stepOf[record.state];
   if (step !== work.step) {
-    // The work is stale: a move keeps the version, and this record moved on.
+    // A move does not raise the version, so stale work could claim the record after its step.
     await giveBack(record, tools);
-    return dueAtOnce(step, record, tools);
+    return workOf(record, step, tools.clock.now());
   }
   const claim = new Claim(record, askedAtMs, tools);
   let next = await makeAttempt({ ...claimed, claim, place }, tools);
@@ -88,17 +82,17 @@ async function claimRecord(
   { store, clock, metrics, log, outage }: AttemptTools,
 ): Promise<Claimed | undefined> {
   const startedAt = clock.now();
-  const fieldsOf = (parent?: string) => ({ request_id: requestId, ...traceFields(parent) });
+  const logFieldsOf = (parent?: string) => ({ request_id: requestId, ...traceFields(parent) });
   try {
     const record = await store.claim(requestId, version);
     if (record !== undefined)
-      return { record, step, startedAt, traceparent, fields: fieldsOf(record.traceparent) };
+      return { record, step, startedAt, traceparent, logFields: logFieldsOf(record.traceparent) };
     metrics.attempts.inc({ step, result: 'repeat' });
   } catch (error) {
     // The record is soon due again.
     metrics.failures.inc({ step, class: classOfError(error) });
-    log.warn({ ...fieldsOf(traceparent), err: error }, 'attempt could not start');
-    outage.wait();
+    log.warn({ ...logFieldsOf(traceparent), err: error }, 'attempt could not start');
+    outage.wait(error);
   }
   return undefined;
 }
@@ -154,7 +148,10 @@ async function doStep(attempt: Attempt, tools: AttemptTools): Promise<Ended> {
         : await mailApplicant(attempt, tools);
     return verdict.kind === 'done' ? await move(verdict, attempt, tools) : verdict;
   } catch (error) {
-    return verdictOfError(error, attempt);
+    const verdict = verdictOfError(error, attempt);
+    if (verdict.failure === 'infrastructure') tools.outage.wait(error);
+    else if (verdict.failure === 'ours') tools.outage.note(error);
+    return verdict;
   }
 }
 
@@ -167,31 +164,10 @@ async function move(done: Done, attempt: Attempt, tools: AttemptTools): Promise<
     if (next === undefined) return LOST;
   } else {
     if (!(await tools.store.move(record, done.event, attemptOf(record), done.changes))) return LOST;
-    if (done.event === 'create_account') next = dueAtOnce('mail', record, tools);
+    if (done.event === 'create_account') next = workOf(record, 'mail', tools.clock.now());
   }
   noteMove(done, attempt, tools);
   return { kind: 'moved', next };
-}
-
-/** The move also claims the record for the hand-over that the account holds already. */
-async function moveToMail(
-  firstMail: PreparedMail,
-  changes: Changes,
-  attempt: Attempt,
-  tools: AttemptTools,
-): Promise<Attempt | undefined> {
-  const { store, clock } = tools;
-  const { record: before, place, fields } = attempt;
-  const askedAtMs = clock.monotonicMs();
-  let record: OpenRecord | undefined;
-  try {
-    record = await store.moveOn(before, attemptOf(before), changes);
-  } finally {
-    if (record === undefined) await giveUpFirstMail(firstMail, before, tools);
-  }
-  if (record === undefined) return undefined;
-  const claim = new Claim(record, askedAtMs, tools);
-  return { record, step: 'mail', startedAt: clock.now(), fields, claim, place, firstMail };
 }
 
 /** Unless the step is done, puts the record back or gives it up. */
@@ -199,20 +175,19 @@ async function end(verdict: Ended, attempt: Attempt, tools: AttemptTools): Promi
   if (verdict.kind === 'moved') return verdict.next;
   // The claim may still be ours, as after a hold; if not, this changes nothing.
   if (verdict.kind === 'claim_lost') await giveBack(attempt.record, tools);
-  else if (verdict.kind === 'waits') await putBack(verdict, 'waits', attempt, tools);
+  else if (verdict.kind === 'waits') await scheduleRetry(verdict, 'waits', attempt, tools);
   else await fail(verdict, attempt, tools);
   return undefined;
 }
 
 async function fail(verdict: Failed, claimed: Claimed, tools: AttemptTools): Promise<void> {
-  const { record, step, fields } = claimed;
+  const { record, step, logFields } = claimed;
   const { failure, fact, changes: _changes, ...told } = verdict;
   const last_error = fact.words;
   tools.metrics.failures.inc({ step, class: failure });
-  const entry = { ...fields, step, failure, verdict: told, last_error };
+  const entry = { ...logFields, step, failure, verdict: told, last_error };
   tools.log[levelOf(verdict)](entry, 'attempt failed');
-  if (failure === 'infrastructure') tools.outage.wait();
-  if (verdict.kind !== 'end') return putBack(verdict, failure, claimed, tools);
+  if (verdict.kind !== 'end') return scheduleRetry(verdict, failure, claimed, tools);
   const write = async (): Promise<void> => {
     const { event, changes: found } = verdict;
     const isMoved = await tools.store.move(record, event, attemptOf(record), found);
@@ -221,8 +196,11 @@ async function fail(verdict: Failed, claimed: Claimed, tools: AttemptTools): Pro
   await writeOrRetry(write, tools);
 }
 
-/** Releases the record until it is due. The job of its retry may be lost. */
-async function putBack(
+/**
+ * Releases the record until it is due, when reconcile reads it. A job may bring it in time; it may
+ * be lost.
+ */
+async function scheduleRetry(
   { delayMs, changes }: Extract<Verdict, { delayMs: number }>,
   reason: string,
   { record, step }: Claimed,
@@ -241,11 +219,6 @@ async function putBack(
 async function giveBack(record: OpenRecord, tools: AttemptTools): Promise<void> {
   const write = (): Promise<boolean> => tools.store.putBack(record, record.stateAt);
   await writeOrRetry(write, tools);
-}
-
-function dueAtOnce(step: Step, record: OpenRecord, { clock }: AttemptTools): Work {
-  const { _id: requestId, partnerId = '', version, test, probe } = record;
-  return { requestId, partnerId, version, step, dueAt: clock.now(), ...defined({ test, probe }) };
 }
 
 /* What metrics, logs and traces are told. */
@@ -269,17 +242,17 @@ function spanOf({ record, step, startedAt, traceparent }: Attempt): NamedSpan {
 }
 
 function noteMove({ event, changes }: Done, attempt: Attempt, tools: AttemptTools): void {
-  const { record, fields } = attempt;
+  const { record, logFields } = attempt;
   const { clock, log, metrics } = tools;
   const reasons = event === 'reject' ? changes.reasons : [];
   countOutcome(record, event, reasons[0]?.code ?? 'none', tools, reasons);
-  if (event === 'create_account') log.debug(fields, 'account created');
+  if (event === 'create_account') log.debug(logFields, 'account created');
   else if (event === 'reject')
-    log.info({ ...fields, reason: changes.reason }, 'application rejected');
+    log.info({ ...logFields, reason: changes.reason }, 'application rejected');
   else {
     const seconds = (clock.now().getTime() - record.receivedAt.getTime()) / 1_000;
     metrics.completionSeconds.observe(seconds);
-    log.info({ ...fields, seconds }, 'application completed');
+    log.info({ ...logFields, seconds }, 'application completed');
   }
 }
 

@@ -2,7 +2,7 @@
 import type { Clock } from '../platform/process/clock.ts';
 import type { OpenRecord } from '../submission/submission.ts';
 import type { Position, WorkerMoves } from '../submission/worker-moves.ts';
-import type { Holds } from './holds.ts';
+import type { Holds } from './outage-gate.ts';
 
 /** Allows three tries in a claim's 45 s. */
 const RENEW_EVERY_MS = 15_000;

@@ -10,8 +10,9 @@ import { Turns } from '../fair/turns.ts';
 import type { MailGate, MailPlace } from '../mail/mail-gate.ts';
 import { mailerLimits } from '../mail/mailer.ts';
 import type { Hint, Step } from '../queue/job.ts';
-import type { SubmissionRecord } from '../submission/submission.ts';
-import type { Holds } from './holds.ts';
+import { defined } from '../platform/process/defined.ts';
+import type { DueRecord } from '../submission/due-work.ts';
+import type { Holds } from './outage-gate.ts';
 
 /** A whole hand-over, and ten seconds to record it. */
 export const FINISH_WORK_MS = mailerLimits.beforeContentMs + mailerLimits.afterContentMs + 10_000;
@@ -32,7 +33,7 @@ export interface Work extends Hint {
   readonly dueAt: Date;
   /** No job brought it, and no worker has it. */
   readonly lost?: true;
-  readonly probe?: SubmissionRecord['probe'];
+  readonly probe?: DueRecord['probe'];
 }
 
 /** Due before all other work. */
@@ -44,6 +45,14 @@ const byDueAt = {
 /** What waits together. */
 export type Lane = Step | 'test' | 'testMail';
 const lanes: readonly Lane[] = ['account', 'mail', 'test', 'testMail'];
+
+export function workOf(
+  { _id: requestId, partnerId = '', version, test, probe }: Omit<DueRecord, 'state'>,
+  step: Step,
+  dueAt: Date,
+): Work {
+  return { requestId, partnerId, version, step, dueAt, ...defined({ test, probe }) };
+}
 
 export function worksOf(records: readonly Hint[], step: Step, dueAt: Date): Work[] {
   return records.map((record) => ({ ...record, partnerId: record.partnerId ?? '', step, dueAt }));
@@ -224,15 +233,16 @@ export class Line {
   }
 
   #beginTest(): boolean {
-    const [live] = this.#partners('account');
     const [partnerId] = this.#partners('test');
-    if (live !== undefined || partnerId === undefined) return false;
-    if (this.#inHand.test.size >= TESTS_AT_ONCE) return false;
+    if (partnerId === undefined || this.#inHand.test.size >= TESTS_AT_ONCE) return false;
+    const [live] = this.#partners('account');
+    if (live !== undefined) return false;
     this.#begin('test', partnerId);
     return true;
   }
 
   #beginTestMail(): boolean {
+    if (this.#waiting.testMail.count === 0) return false;
     const { gate } = this.#options;
     const [live] = this.#partners('account');
     const partnerId = live === undefined ? gate.chooseTest(this.#partners('testMail')) : undefined;

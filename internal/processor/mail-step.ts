@@ -6,15 +6,14 @@ import {
   intervalOfMailProbe,
   mailProbeInterval,
 } from '../application/sandbox-endings.ts';
-import { handOversOf, ledgerWith, newSecondMails, possibleMails } from '../account/mail-ledger.ts';
+import { newSecondMails, possibleMails } from '../account/mail-ledger.ts';
 import type { MailPlace } from '../mail/mail-gate.ts';
 import { UNSENT } from '../mail/mailer.ts';
 import { loginInstructions } from '../mail/message.ts';
 import { outcomeOf, refusalOf, type HandOver } from '../mail/relay-answers.ts';
 import { ownerName } from '../partner/key-terms.ts';
 import { retryUntilDone } from '../platform/process/deadline.ts';
-import type { Fact } from '../submission/facts.ts';
-import { attemptOf, type OpenRecord } from '../submission/submission.ts';
+import { attemptOf, type Fact, type OpenRecord } from '../submission/submission.ts';
 import { writeOrRetry, type Attempt, type AttemptTools, type PreparedMail } from './step.ts';
 import {
   classOfHandOver,
@@ -36,7 +35,7 @@ const REFUSED: HandOver = {
   result: 'refused',
   ...refusalOf('rcpt', 550, '550 5.1.1 mailbox unknown'),
 };
-const ABORTED = { result: 'aborted', cause: 'claim lost or database away' } as const;
+export const ABORTED = { result: 'aborted', cause: 'claim lost or database away' } as const;
 
 /** Of tests whose e-mail nobody gets. */
 const placeOfTest: MailPlace = {
@@ -93,45 +92,6 @@ async function mailOnce(attempt: Attempt, account: Account, tools: AttemptTools)
   // Records a possible e-mail before it is sent.
   const noteBegin = () => tools.ledger.beginHandOver(account, intent, activation);
   return sendMail(attempt, { account, intent, message }, before, tools, noteBegin);
-}
-
-/** Adds the hand-over to an account that is about to be created. `moveOn` then claims for it. */
-export function beginFirstMail(
-  account: Account,
-  attempt: Attempt,
-  tools: AttemptTools,
-): PreparedMail {
-  const intent = newIntent(attempt.record.version + 1, 1, tools);
-  const { message, activation } = loginInstructions(account, tools.mailSettings, intent.startedAt);
-  return { account: { ...account, activation, mail: ledgerWith(intent) }, intent, message };
-}
-
-/**
- * An e-mail is handed over only after the record has moved on to it, so one that was begun before
- * its worker died reached nobody.
- */
-export async function noteUnsent(
-  accountId: string,
-  { record }: Attempt,
-  tools: AttemptTools,
-): Promise<void> {
-  if (record.history.some(({ state }) => state === 'account_created')) return;
-  const account = await tools.accounts.read(accountId);
-  if (account === undefined) return;
-  const unsent = handOversOf(account.mail).filter(({ result }) => result === undefined);
-  for (const intent of unsent) await tools.ledger.endHandOver(account, intent, ABORTED);
-}
-
-/** The record was not claimed for the e-mail that was begun. */
-export async function giveUpFirstMail(
-  firstMail: PreparedMail,
-  { _id, version }: OpenRecord,
-  tools: AttemptTools,
-): Promise<void> {
-  await noteAborted(firstMail, tools);
-  // `moveOn` may have claimed the record although its answer was lost.
-  const position = { _id, state: 'account_created', version: version + 1 } as const;
-  await writeOrRetry(() => tools.store.putBack(position, tools.clock.now()), tools);
 }
 
 async function sendMail(
@@ -216,7 +176,7 @@ function whyUnasked(interval: number, { probeMailer, clock }: AttemptTools) {
   return Math.abs(late) > 1 ? 'the relay was not asked: it is too late for this e-mail' : undefined;
 }
 
-function newIntent(claim: number, attempt: number, { clock, host }: AttemptTools): Intent {
+export function newIntent(claim: number, attempt: number, { clock, host }: AttemptTools): Intent {
   return { claim, startedAt: clock.now(), attempt, host };
 }
 
@@ -247,7 +207,7 @@ async function noteResult(
     const noted = await retryUntilDone(note, {
       ...COMPLETE_RETRY,
       signal: attempt.claim.signal,
-      onFailure: () => tools.outage.wait(),
+      onFailure: (error) => tools.outage.wait(error),
     });
     if (noted !== undefined) return noted.after;
   }

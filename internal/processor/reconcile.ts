@@ -1,12 +1,11 @@
 /** Reads what is due into the line: retries whose job was lost, and records nobody works on. */
 import type { Clock } from '../platform/process/clock.ts';
 import type { Fault } from '../platform/process/fault.ts';
-import { defined } from '../platform/process/defined.ts';
 import type { DueRecord, DueWork } from '../submission/due-work.ts';
 import { FIRST_SIGHT_GRACE_MS } from '../submission/submission.ts';
 import type { WorkerMoves } from '../submission/worker-moves.ts';
-import type { Holds } from './holds.ts';
-import { DUE_FIRST, type Lane, type Line, type Work } from './line.ts';
+import type { Holds } from './outage-gate.ts';
+import { DUE_FIRST, workOf, type Lane, type Line, type Work } from './line.ts';
 import { stepOf } from './step.ts';
 
 /** With 15 s to the first sight and 15 s of grace, a lost job is repaired within 35 s. */
@@ -66,7 +65,7 @@ export class Reconcile {
     // Records left out would fill the next page, too.
     const leftOut = fresh.length + ready.length < records.length;
     this.#more = leftOut ? [] : full.map((state) => stepOf[state]);
-    line.put(ready.map(workOf));
+    line.put(ready.map(readWork));
     return this.wanted;
   }
 
@@ -85,7 +84,7 @@ export class Reconcile {
       await due.endWait(record);
     }
     if (isFresh(record)) await due.noteFirstSight([record]);
-    else if (this.#isSettled(record)) line.put([{ ...workOf(record), dueAt: DUE_FIRST }]);
+    else if (this.#isSettled(record)) line.put([{ ...readWork(record), dueAt: DUE_FIRST }]);
   }
 
   /** A withdrawal of an unclaimed record comes first; it is late until writes have been durable. */
@@ -104,16 +103,8 @@ function isFresh({ version, firstSeenAt }: DueRecord): boolean {
   return version === 0 && firstSeenAt === undefined;
 }
 
-function workOf(record: DueRecord): Work {
-  const { _id: requestId, version, partnerId = '', test, probe, state, dueAt } = record;
-  const lost = version === 0 || record.claimedUntil !== undefined;
-  return {
-    requestId,
-    version,
-    partnerId,
-    ...defined({ test, probe }),
-    step: stepOf[state],
-    dueAt: dueAt ?? DUE_FIRST,
-    ...(lost ? { lost } : {}),
-  };
+function readWork(record: DueRecord): Work {
+  const { version, claimedUntil, state, dueAt = DUE_FIRST } = record;
+  const lost = version === 0 || claimedUntil !== undefined;
+  return { ...workOf(record, stepOf[state], dueAt), ...(lost ? { lost } : {}) };
 }

@@ -8,19 +8,17 @@ import type { MailSettings, Message } from '../mail/message.ts';
 import type { RelayTrust } from '../mail/relay-trust.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import { retryUntilDone } from '../platform/process/deadline.ts';
-import type { Logger } from '../platform/process/log.ts';
+import type { LogFields, Logger } from '../platform/process/log.ts';
 import type { Retry, Step } from '../queue/job.ts';
 import type { DueRecord } from '../submission/due-work.ts';
 import type { EarlierRequests } from '../submission/earlier-requests.ts';
 import type { OpenState } from '../submission/states.ts';
 import type { OpenRecord } from '../submission/submission.ts';
 import type { WorkerMoves } from '../submission/worker-moves.ts';
-import type { ProcessorMetrics } from '../telemetry/metrics.ts';
-import type { PartnerLabels } from '../telemetry/partner-labels.ts';
+import type { ProcessorMetrics, PartnerLabels } from '../telemetry/metrics.ts';
 import type { TrafficCounter } from '../traffic/traffic-counter.ts';
 import type { Claim } from './claim.ts';
-import type { Holds } from './holds.ts';
-import type { OutageGate } from './outage-gate.ts';
+import type { Holds, OutageGate } from './outage-gate.ts';
 
 export const stepOf = {
   recorded: 'account',
@@ -48,7 +46,7 @@ export interface AttemptTools {
   readonly holds: Pick<Holds, 'has'>;
   readonly host: string;
   readonly log: Logger;
-  readonly outage: Pick<OutageGate, 'closed' | 'wait'>;
+  readonly outage: Pick<OutageGate, 'closed' | 'note' | 'wait'>;
   /** May lose the job. */
   sendRetry(retry: Retry): void;
 }
@@ -61,7 +59,7 @@ export interface Attempt {
   /** Of the hint that brought the record. */
   readonly traceparent?: string | undefined;
   /** Names the record in each line of the log. */
-  readonly fields: Readonly<Record<string, string>>;
+  readonly logFields: Pick<LogFields, 'request_id' | 'trace_id'>;
   readonly claim: Claim;
   /** Of an e-mail that the relay gets, or of an account whose e-mail may begin at once. */
   readonly place: MailPlace | undefined;

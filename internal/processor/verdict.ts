@@ -5,9 +5,9 @@ import type { Blame } from '../mail/mail-gate.ts';
 import type { HandOver } from '../mail/relay-answers.ts';
 import { DeadlineError, jittered } from '../platform/process/deadline.ts';
 import { defined } from '../platform/process/defined.ts';
+import { failureOf } from '../platform/process/server-words.ts';
 import { NotDurableError } from '../platform/stores/mongo.ts';
-import { asLastError, type Fact } from '../submission/facts.ts';
-import type { SubmissionRecord } from '../submission/submission.ts';
+import { asLastError, type Fact, type SubmissionRecord } from '../submission/submission.ts';
 import type { AttemptCounts, Changes } from '../submission/worker-moves.ts';
 import type { Attempt, PreparedMail } from './step.ts';
 
@@ -173,7 +173,9 @@ export function verdictOfError(
   { record, step }: Pick<Attempt, 'record' | 'step'>,
 ): Failed {
   const goal = step === 'account' ? 'creating the account' : 'mailing the applicant';
-  const of = error instanceof Error ? error.name : 'unknown error';
+  const name = error instanceof Error ? error.name : 'unknown error';
+  const { told } = failureOf(error);
+  const of = told === undefined || told === name ? name : `${name}, ${told}`;
   const fact = { code: 'step_failed', of, words: `${goal} failed: ${of}` } as const;
   return verdictOfFailure(record, { failure: classOfError(error), fact });
 }

@@ -1,12 +1,12 @@
-/** Receives jobs and hands on their hints. */
+/** Receives jobs, and hands on their hints; hears what has ended. */
 import { Worker } from 'bullmq';
-import { queuePrefix } from '../installation/installation.ts';
-import type { Probe } from '../platform/process/probe.ts';
+import { queuePrefix, redisName, type KnownInstallation } from '../installation/installation.ts';
+import type { Probe } from '../platform/process/fault.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import type { Logger } from '../platform/process/log.ts';
-import { createRedis, type RedisTls } from '../platform/stores/redis.ts';
+import { createRedis, type RedisClient, type RedisTls } from '../platform/stores/redis.ts';
 import { backendWaiting } from './inside-bullmq.ts';
-import { QUEUE, hintsOf, type Hint, type Step } from './job.ts';
+import { ENDS, QUEUE, hintsOf, type Hint, type Step } from './job.ts';
 
 /** An idle worker asks again after this, so a silent Redis is noticed soon. */
 const WAIT_S = 1;
@@ -108,4 +108,36 @@ async function closeWorker(worker: Worker | undefined): Promise<void> {
   // Lets a running job end; `close` alone would hang before the first connection.
   await withDeadline(worker.pause(), CLOSE_MS, 'pausing the worker').catch(() => {});
   await withDeadline(worker.close(true), CLOSE_MS, 'closing the worker').catch(() => {});
+}
+
+/* Hears which submissions have ended (`EndSender`). */
+
+/** A repeated SUBSCRIBE reveals a silent connection. */
+const SUBSCRIBE_EVERY_MS = 1_000;
+
+/** Needs its own client. The returned function ends subscription and client. */
+export function hearEnds(
+  redis: RedisClient,
+  installation: KnownInstallation,
+  heard: (requestIds: readonly string[]) => void,
+): () => void {
+  let asking = false;
+  let channel: string | undefined;
+  const subscribe = (): void => {
+    const { id } = installation;
+    if (asking || id === undefined || redis.status !== 'ready') return;
+    asking = true;
+    const answered = (): void => void (asking = false);
+    const before = channel;
+    channel = redisName(id, ENDS);
+    if (before !== undefined && before !== channel) redis.unsubscribe(before).catch(() => {});
+    redis.subscribe(channel).then(answered, answered);
+  };
+  redis.on('message', (_channel, ids) => heard(ids.split(' ')));
+  redis.on('ready', subscribe);
+  const timer = setInterval(subscribe, SUBSCRIBE_EVERY_MS);
+  return () => {
+    clearInterval(timer);
+    redis.disconnect();
+  };
 }

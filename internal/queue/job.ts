@@ -6,9 +6,15 @@ import { defined } from '../platform/process/defined.ts';
 import type { NamedSpan } from '../platform/process/tracing.ts';
 
 export const QUEUE = 'applications';
+/** Where the ids of what has ended are published. */
+export const ENDS = 'ends';
 
 export const jobStates = ['waiting', 'active', 'delayed'] as const;
 export type JobState = (typeof jobStates)[number];
+
+/** What became of a hint that was to be sent. */
+export const hintResults = ['sent', 'failed', 'dropped'] as const;
+export type HintResult = (typeof hintResults)[number];
 
 export const steps = ['account', 'mail'] as const;
 export type Step = (typeof steps)[number];

@@ -1,6 +1,6 @@
 /** What must be true of every record and every account. */
 import { createHash } from 'node:crypto';
-import type { CheckedAccount } from '../account/account-queries.ts';
+import type { CheckedAccount } from '../account/account-store.ts';
 import { DAY_MS } from '../platform/process/clock.ts';
 import { cards, isOpen, states, type Card, type State } from '../submission/states.ts';
 import { RECORD_SCHEMA } from '../submission/submission.ts';

@@ -2,10 +2,12 @@
 import { expect, test } from '@jest/globals';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { parse } from 'yaml';
 import { ConfigError, tracedAs } from '../platform/process/config.ts';
 import { loadConfig, printableConfig, type ProcessName } from './settings.ts';
 import { addresses } from '../../test/support/email-addresses.ts';
 import { folderOfFile } from '../../test/support/folder.ts';
+import { read } from '../../test/support/pages.ts';
 
 const PUBLISHED = 'evaluation only, not a secret for production';
 const stores = { MONGODB_URI: 'mongodb://db:27017/?tls=true', REDIS_URL: 'rediss://cache:6379' };
@@ -63,49 +65,12 @@ test('the Kubernetes source needs one namespace; a folder needs none', () => {
 });
 
 const accepted = { ...processor, WATCH_NAMESPACES: 'keys' };
-const WHERE =
-  'or set ALLOW_INSECURE_STORES=true where others can neither read nor change the traffic';
-const UNVERIFIED =
-  "switches the check of the server's certificate off: remove tlsInsecure, tlsAllowInvalidCertificates and " +
-  'tlsAllowInvalidHostnames; NODE_EXTRA_CA_CERTS adds a CA';
-const UNREADABLE =
-  'is no connection string for the driver: percent-encode user and password, and look for misspelt options';
-const UNESCAPED =
-  'has a character in its user or password that must be percent-encoded: / as %2F, ? as %3F, # as %23, @ as %40';
-const CLEAR_MONGODB = `is not encrypted: add tls=true, ${WHERE}`;
-const CLEAR_REDIS = `is not encrypted: use rediss:// in place of redis://, ${WHERE}`;
-const TOO_SHORT = 'must have at least 32 characters, each secret for itself';
-const HTTP =
-  'must be a URL that starts with https://, or with http:// on loopback: its links let people in';
-const UNKNOWN = 'has a parameter that single does not know';
-const UNCHECKED = 'switches the check of all certificates off: NODE_EXTRA_CA_CERTS adds a CA';
-const NOT_SECRET = 'is the published one of the evaluation: make one with "openssl rand -hex 32"';
-const GUESSABLE = 'can be guessed: make one with "openssl rand -hex 32"';
-const repeated = `key-x:${'0a9b1c8d'.repeat(4)},key-y:${'a'.repeat(32)}`;
+type Refused = readonly [process: ProcessName, name: string, value: string];
+const refused = Object.entries(
+  parse(read('test/support/refused-settings.yaml')) as Readonly<Record<string, Refused[]>>,
+).flatMap(([message, all]) => all.map((one) => [...one, message] as const));
 
-test.each<[ProcessName, name: string, value: string, message: string]>([
-  ['ingest', 'MONGODB_URI', 'mongodb://db', CLEAR_MONGODB],
-  ['ingest', 'MONGODB_URI', 'mongodb://db/?tls=false', CLEAR_MONGODB],
-  ['cli', 'MONGODB_URI', 'mongodb://db/?tls=true&tlsInsecure=true', UNVERIFIED],
-  ['cli', 'MONGODB_URI', 'mongodb://[::1]/?tls=true&tlsallowinvalidcertificates=true', UNVERIFIED],
-  ['processor', 'MONGODB_URI', 'mongodb://user:canary:@db', UNREADABLE],
-  ['processor', 'MONGODB_URI', 'mongodb://db/?tls=true&ssl=false', UNREADABLE],
-  ['processor', 'SMTP_URL', 'smtp://user:pa/ss@relay:587', UNESCAPED],
-  ['processor', 'SMTP_URL', 'smtp://user:12?34@relay', UNESCAPED],
-  ['ingest', 'REDIS_URL', 'rediss://:pa/ss@cache', UNESCAPED],
-  ['ingest', 'REDIS_URL', 'rediss://user:1@2@cache', UNESCAPED],
-  ['controller', 'REDIS_URL', 'redis://cache', CLEAR_REDIS],
-  ['controller', 'REDIS_URL', 'redis+sentinel://127.0.0.1,cache?name=main', CLEAR_REDIS],
-  ['controller', 'REDIS_URL', 'rediss://cache?rejectUnauthorized=false', UNKNOWN],
-  ['processor', 'LOGIN_URL', 'http://login.partner.example/', HTTP],
-  ['processor', 'LOGIN_URL', 'http://127.0.0.1.example/', HTTP],
-  ['ingest', 'NODE_TLS_REJECT_UNAUTHORIZED', '0', UNCHECKED],
-  ['processor', 'LINK_SECRET', PUBLISHED, NOT_SECRET],
-  ['processor', 'LINK_SECRET', '0a9b1c8d2e7f3a6b', TOO_SHORT],
-  ['processor', 'LINK_SECRET', 'key-x:0a9b1c8d2e7f3a6b4c5d9e8f7a', TOO_SHORT],
-  ['processor', 'LINK_SECRET', 'a'.repeat(32), GUESSABLE],
-  ['processor', 'LINK_SECRET', repeated, GUESSABLE],
-])('%s refuses to start with %s=%s', (process, name, value, message) => {
+test.each(refused)('%s refuses to start with %s=%s', (process, name, value, message) => {
   expect(loadConfig(process, accepted)).toBeDefined();
   expect(faultsOf(() => loadConfig(process, { ...accepted, [name]: value }))).toEqual([
     `${name}: ${message}`,

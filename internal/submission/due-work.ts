@@ -23,30 +23,6 @@ const DUE_TIMEOUT_MS = 9_000;
 const BODY_EXPIRY_PAGE = 500;
 const BACKLOG_TIMEOUT_MS = 5_000;
 
-export type DueRecord = Pick<
-  SubmissionRecord,
-  | '_id'
-  | 'version'
-  | 'dueAt'
-  | 'claimedUntil'
-  | 'firstSeenAt'
-  | 'waitsSince'
-  | 'backedOffMs'
-  | 'partnerId'
-  | 'test'
-  | 'probe'
-> & { readonly state: OpenState };
-
-interface Due {
-  readonly records: readonly DueRecord[];
-  /** States of which more may be due. */
-  readonly full: readonly OpenState[];
-}
-
-interface Without {
-  readonly withoutPartners: readonly string[];
-}
-
 export const dueFields = {
   state: 1,
   version: 1,
@@ -58,7 +34,20 @@ export const dueFields = {
   partnerId: 1,
   test: 1,
   probe: 1,
+} as const;
+export type DueRecord = Pick<SubmissionRecord, '_id' | keyof typeof dueFields> & {
+  readonly state: OpenState;
 };
+
+interface Due {
+  readonly records: readonly DueRecord[];
+  /** States of which more may be due. */
+  readonly full: readonly OpenState[];
+}
+
+interface Without {
+  readonly withoutPartners: readonly string[];
+}
 
 export class DueWork {
   readonly #collection: Collection<SubmissionRecord>;

@@ -7,7 +7,7 @@
 import type { Collection, Db } from 'mongodb';
 import { Turns } from '../fair/turns.ts';
 import { ownerName } from '../partner/key-terms.ts';
-import { type Batcher, newBatcher } from '../platform/process/batcher.ts';
+import { newBatcher, type Batcher } from '../platform/stores/mongo-joined.ts';
 import type { Clock } from '../platform/process/clock.ts';
 import type { PlainHistogram, PlainGauge } from '../platform/process/registry.ts';
 import { pause } from '../platform/process/deadline.ts';
@@ -15,12 +15,14 @@ import { inSpans } from '../platform/process/tracing.ts';
 import { wasSent } from '../platform/stores/inside-mongodb.ts';
 import {
   databaseSpan,
+  failureIn,
   isDuplicateKey,
   isLockConflict,
-  type WriteReply,
   writeTogether,
+  requireDurable,
+  type WriteContact,
+  type WriteReply,
 } from '../platform/stores/mongo.ts';
-import { adoptFirst, type Bound } from './idempotency.ts';
 import { submissionCollection, type SubmissionRecord } from './submission.ts';
 
 export const groupCommitLimits = {
@@ -104,6 +106,8 @@ interface CommitTools {
   readonly clock: Clock;
   readonly metrics: GroupCommitMetrics;
   pendingWithdrawals(): number;
+  /** Hears of inserts that fail. */
+  readonly contact?: Pick<WriteContact, 'failed' | 'ok'>;
 }
 
 export class GroupCommit {
@@ -114,6 +118,7 @@ export class GroupCommit {
   readonly #batcher: Batcher<Entry>;
   /** How long the last insert took. */
   #insertMs = 0;
+  #fails = false;
   #sweeper: NodeJS.Timeout | undefined;
   #idleListeners: (() => void)[] = [];
 
@@ -216,6 +221,7 @@ export class GroupCommit {
       metrics.commitSeconds.observe(this.#insertMs / 1_000);
       await this.#settleAnswered(batch, reply, sends);
     } catch (error) {
+      this.#failed(error);
       const isSent = wasSent(error);
       if (isSent) this.#insertMs = clock.monotonicMs() - sentAt;
       const result = isSent
@@ -225,15 +231,17 @@ export class GroupCommit {
     }
   }
 
-  async #settleAnswered(
-    batch: readonly Entry[],
-    { n, writeErrors, durable }: WriteReply,
-    sends: number,
-  ): Promise<void> {
+  async #settleAnswered(batch: readonly Entry[], reply: WriteReply, sends: number): Promise<void> {
+    const { n, writeErrors, concern } = reply;
+    const durable = concern === undefined;
     if (n + writeErrors.length !== batch.length) {
       for (const entry of batch) entry.settle({ kind: 'in_doubt', reason: 'counts_differ' });
       return;
     }
+    const failures = writeErrors.filter((one) => !isDuplicateKey(one) && !isLockConflict(one));
+    if (failures.length > 0 || !durable)
+      this.#failed(failureIn({ ...reply, writeErrors: failures }));
+    else if (this.#fails) this.#fails = this.#tools.contact?.ok() === false;
     const failedAt = new Map(writeErrors.map((writeError) => [writeError.index, writeError]));
     const keyed: Entry[] = [];
     /** What may still be stored, and what it is told otherwise. */
@@ -287,6 +295,11 @@ export class GroupCommit {
     return free;
   }
 
+  #failed(error: unknown): void {
+    this.#fails = true;
+    this.#tools.contact?.failed(error);
+  }
+
   #isLate({ deadline }: Entry): boolean {
     return deadline <= this.#tools.clock.monotonicMs();
   }
@@ -320,4 +333,58 @@ function inKeyOrder(batch: readonly Entry[]): readonly Entry[] {
   if (batch.every(({ record }) => record.idempotencyDigest === undefined)) return batch;
   const digestOf = ({ record }: Entry): string => record.idempotencyDigest ?? '';
   return batch.toSorted((one, other) => (digestOf(one) < digestOf(other) ? -1 : 1));
+}
+
+/*
+ * Idempotency keys: a request with a used key gets the result of the first request.
+ *
+ * A unique index binds a key to one record, until its withdrawal or expiry frees the key. A later
+ * request adopts the first record, which then cannot be withdrawn. So the later answer may be 202
+ * although the first was 500.
+ */
+
+const firstFields = {
+  idempotencyDigest: 1,
+  receivedAt: 1,
+  bodySha256: 1,
+  erasedAt: 1,
+  adopted: 1,
+  state: 1,
+  version: 1,
+  traceparent: 1,
+} as const;
+type First = Pick<SubmissionRecord, '_id' | (keyof typeof firstFields & keyof SubmissionRecord)>;
+
+export interface Bound {
+  readonly kind: 'replayed' | 'mismatched' | 'erased';
+  readonly first: First;
+}
+
+/** Undefined for a record whose key is free. May adopt records even if it rejects. */
+export async function adoptFirst(
+  collection: Collection<SubmissionRecord>,
+  records: readonly SubmissionRecord[],
+  timeoutMs: number,
+): Promise<(Bound | undefined)[]> {
+  const updates = records.map(({ idempotencyDigest: digest, bodySha256 }) => ({
+    q: { idempotencyDigest: digest, bodySha256 },
+    u: { $set: { adopted: true } },
+  }));
+  requireDurable(await writeTogether(collection, { updates }, timeoutMs));
+  const found: First[] = await collection
+    .find(
+      { idempotencyDigest: { $in: records.map((record) => record.idempotencyDigest!) } },
+      { readConcern: 'majority', projection: firstFields, maxTimeMS: timeoutMs },
+    )
+    .toArray();
+  const byDigest = new Map(found.map((first) => [first.idempotencyDigest, first]));
+  return records.map((record) => boundTo(byDigest.get(record.idempotencyDigest), record));
+}
+
+function boundTo(first: First | undefined, { bodySha256 }: SubmissionRecord): Bound | undefined {
+  if (first === undefined) return undefined;
+  if (first.erasedAt !== undefined) return { kind: 'erased', first };
+  if (first.bodySha256 !== bodySha256) return { kind: 'mismatched', first };
+  // Another record took the key after the update, so the caller tries again.
+  return first.adopted === true ? { kind: 'replayed', first } : undefined;
 }

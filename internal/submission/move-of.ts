@@ -3,7 +3,15 @@ import type { Collection, Db, Filter } from 'mongodb';
 import { discardedReason } from '../application/reasons.ts';
 import { DAY_MS, later, type Clock } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
-import { asFact, asLastError, asReason, type Fact } from './facts.ts';
+import {
+  asFact,
+  asLastError,
+  asReason,
+  RECORD_SCHEMA,
+  type Fact,
+  type HistoryEntry,
+  type SubmissionRecord,
+} from './submission.ts';
 import {
   cards,
   eventsOf,
@@ -18,7 +26,6 @@ import {
   type State,
   type Touch,
 } from './states.ts';
-import { RECORD_SCHEMA, type HistoryEntry, type SubmissionRecord } from './submission.ts';
 
 /** Two processes know the database's time within this of each other. */
 const EARLY_MS = 1_000;
@@ -238,9 +245,10 @@ const besides: { readonly [E in Event]?: (now: Date, why?: Fact) => Fields } = {
 };
 
 function updateOf(fields: Fields): Required<Pick<RecordUpdate, '$set' | '$unset'>> {
-  const gone = Object.entries(fields).filter(([, value]) => value === undefined);
-  return {
-    $set: defined(fields),
-    $unset: Object.fromEntries(gone.map(([name]) => [name, true as const])),
-  };
+  const $unset: { -readonly [Name in keyof Fields]?: true } = {};
+  for (const name in fields) {
+    const field = name as keyof Fields;
+    if (fields[field] === undefined) $unset[field] = true;
+  }
+  return { $set: defined(fields), $unset };
 }

@@ -1,13 +1,20 @@
 /** Operators' moves of a record, and their changes within a state. */
 import type { Collection } from 'mongodb';
+import { UNREGISTERED, type ErasureRegister } from '../account/account-corrections.ts';
 import { mailReason, type StoredReason } from '../application/reasons.ts';
 import { lateBounce } from '../application/sandbox-endings.ts';
 import { later } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
 import { unlessDuplicate, updateInOrder } from '../platform/stores/mongo.ts';
-import { CLAIM_MS, submissionCollection, type SubmissionRecord } from './submission.ts';
-import { asFact, asReason, type Fact } from './facts.ts';
+import {
+  CLAIM_MS,
+  submissionCollection,
+  asFact,
+  asReason,
+  type SubmissionRecord,
+  type Fact,
+} from './submission.ts';
 import {
   entryOf,
   makeMove,
@@ -34,19 +41,28 @@ interface PlannedMove extends Moved {
   readonly to: State;
 }
 
+interface OperatorTools extends MoveTools {
+  readonly register?: ErasureRegister | undefined;
+}
+
 export class OperatorMoves {
   readonly #collection: Collection<SubmissionRecord>;
   readonly #tools: MoveTools;
+  readonly #register: ErasureRegister;
 
-  constructor(tools: MoveTools) {
+  constructor({ register = UNREGISTERED, ...tools }: OperatorTools) {
     this.#tools = tools;
+    this.#register = register;
     this.#collection = submissionCollection(tools.db);
   }
 
   /** False if the record has changed since, or has no such move. */
   async move(event: OperatorEvent, moved: Moved, reason: string | Fact): Promise<boolean> {
     const move = this.#moveOf(event, moved, reason);
-    return move !== undefined && makeMove(this.#collection, moved.seen._id, move);
+    if (move === undefined) return false;
+    const { _id } = moved.seen;
+    const make = (): Promise<boolean> => makeMove(this.#collection, _id, move);
+    return event === 'erase' ? this.#register.erasing('erase', _id, make) : make();
   }
 
   /** Returns how many records have moved to their planned state. */
@@ -115,7 +131,9 @@ export class OperatorMoves {
 
   /** Keeps the digest, so that a repeated request gets the same answer. */
   async eraseBody(seen: Seen): Promise<boolean> {
-    return this.#touch('erase_body', seen, { $unset: { body: true, bodyUntil: true } });
+    const erase = () =>
+      this.#touch('erase_body', seen, { $unset: { body: true, bodyUntil: true } });
+    return this.#register.erasing('erase body', seen._id, erase);
   }
 
   async correctEmail(requestId: string, email: string): Promise<void> {

@@ -50,14 +50,11 @@ export const rateLimitedCollection = (db: Db) => db.collection<RateLimitedRecord
 
 type RefusedStatus = 401 | 403;
 
-export interface TurnedAway {
+export interface TurnedAway extends Pick<
+  RateLimitedRecord,
+  'address' | 'partnerId' | 'keyId' | 'test' | 'status'
+> {
   readonly requestId: string;
-  readonly address: string;
-  readonly partnerId?: string;
-  readonly keyId?: string;
-  readonly test?: true;
-  /** Absent for 429. */
-  readonly status?: RefusedStatus;
   readonly limit?: string;
 }
 

@@ -129,6 +129,11 @@ export const backlogStates = states.filter(
   (state): state is StateOf<'work' | 'decision'> => cards[state].kept !== 'days',
 );
 
+/** In these an accepted request has ended for its partner. */
+export const endStates = states.filter(
+  (state) => cards[state].answered[0] === 202 && cards[state].status !== 'processing',
+);
+
 /** A record begins as `withdrawn` if its insert failed. */
 export const firstStates: readonly State[] = ['recorded', 'malformed', 'refused', 'withdrawn'];
 

@@ -1,14 +1,18 @@
-/** Reads what a partner may see of its own requests. */
-import type { Collection, Db } from 'mongodb';
-import { ownerName } from '../partner/key-terms.ts';
+/** Reads what a partner may see of its own requests: by id, as a list, and as outcomes. */
+import type { Collection, Db, Filter } from 'mongodb';
+import { ownerName, type Mode } from '../partner/key-terms.ts';
 import { later } from '../platform/process/clock.ts';
 import { withDeadline } from '../platform/process/deadline.ts';
 import { defined } from '../platform/process/defined.ts';
 import { firstIdAt } from '../platform/stores/ids.ts';
-import { newestOf } from '../platform/stores/mongo-read.ts';
-import { idempotencyDigest } from './idempotency.ts';
-import type { State } from './states.ts';
-import { live, submissionCollection, type SubmissionRecord } from './submission.ts';
+import { newestOf, tookTooLong, tooLong } from '../platform/stores/mongo-read.ts';
+import {
+  idempotencyDigest,
+  live,
+  submissionCollection,
+  type SubmissionRecord,
+} from './submission.ts';
+import { endStates, type State } from './states.ts';
 
 export const LIST_PAGE = 100;
 /** The server ends a read this long before its caller gives up, so that no read is abandoned. */
@@ -18,10 +22,22 @@ const LIST_LOOKED_AT = 500;
 /** Id and `receivedAt` may differ: receiving takes up to 20 s, and clocks differ. */
 const ID_AND_RECEIPT_MS = 60_000;
 
-const shown = { partnerId: 1, test: 1, receivedAt: 1, state: 1, stateAt: 1, reasons: 1 } as const;
+const shown = {
+  partnerId: 1,
+  test: 1,
+  receivedAt: 1,
+  state: 1,
+  stateAt: 1,
+  reasons: 1,
+  'applicant.email': 1,
+  'applicant.ein': 1,
+} as const;
 // A failover must not roll back what a partner has read.
-const reading = { readConcern: 'majority', projection: shown } as const;
-export type StatusRecord = Pick<SubmissionRecord, '_id' | keyof typeof shown>;
+export const reading = { readConcern: 'majority', projection: shown } as const;
+export type StatusRecord = Pick<
+  SubmissionRecord,
+  '_id' | 'partnerId' | 'test' | 'receivedAt' | 'state' | 'stateAt' | 'reasons' | 'applicant'
+>;
 
 export interface ListQuery {
   readonly partnerId: string;
@@ -114,8 +130,158 @@ export class StatusReader {
   }
 }
 
-const serverMs = (leftMs: number): number => Math.max(1, Math.floor(leftMs - ANSWER_MS));
+export const serverMs = (leftMs: number): number => Math.max(1, Math.floor(leftMs - ANSWER_MS));
 
 function within<T>(leftMs: number, reads: Promise<T>): Promise<T> {
   return withDeadline(reads, Math.max(1, leftMs), 'reading statuses');
 }
+
+/* Reads a partner's outcomes: its accepted requests that have ended, in the order of `stateAt`. */
+
+export const OUTCOMES_PAGE = 100;
+/** Outcomes that one look for all waiting partners reads. */
+const NEWS_MOST = 1_000;
+
+/** Whose outcomes: a partner's live ones, or those of its tests. */
+export interface Whose extends Mode {
+  readonly partnerId: string;
+}
+
+/** Behind all outcomes before `ms`, and behind those of `ms` up to this id. */
+export interface OutcomePlace {
+  readonly ms: number;
+  readonly id: string;
+}
+
+export interface OutcomesRead {
+  readonly records: readonly StatusRecord[];
+  /** How far was read. */
+  readonly place: OutcomePlace;
+  /** There may be more behind it. */
+  readonly more: boolean;
+}
+
+/** FerretDB sorts all matches, so a read that takes longer is repeated over less time. */
+const NARROWED_AFTER_MS = 200;
+const NARROWED_BY = 16;
+const NARROWEST_MS = 1_000;
+const WIDENED_BY = 4;
+
+const marks = { partnerId: 1, test: 1, state: 1, stateAt: 1 } as const;
+export type OutcomeMark = Pick<SubmissionRecord, '_id' | keyof typeof marks>;
+
+export const placeOf = ({
+  _id: id,
+  stateAt,
+}: Pick<OutcomeMark, '_id' | 'stateAt'>): OutcomePlace => {
+  return { ms: stateAt.getTime(), id };
+};
+
+export const isBehind = (one: OutcomePlace, other: OutcomePlace): boolean =>
+  one.ms > other.ms || (one.ms === other.ms && one.id > other.id);
+
+/** Times that end reads are those of `performance.now()`. */
+export class OutcomeReader {
+  readonly #collection: Collection<SubmissionRecord>;
+
+  /** Needs its own client, so that hanging reads cannot delay commits. */
+  constructor(options: { readonly db: Db }) {
+    this.#collection = submissionCollection(options.db);
+  }
+
+  /** What comes after `place`, a page at most, from one read. Rejects if none ended in time. */
+  async after(whose: Whose, place: OutcomePlace, endsAt: number): Promise<OutcomesRead> {
+    let [from, aheadMs] = [place, Infinity];
+    /** A range up to this time took too long. */
+    let denseMs = Infinity;
+    while (performance.now() < endsAt) {
+      const isNarrowest = aheadMs <= NARROWEST_MS;
+      const upToMs = from.ms + aheadMs;
+      const isLast = upToMs >= Date.now();
+      const stateAt = isLast ? { $gte: new Date(from.ms) } : between(from.ms, upToMs);
+      const leftMs = leftUntil(endsAt);
+      const maxTimeMS = isNarrowest ? leftMs : Math.min(leftMs, NARROWED_AFTER_MS);
+      const options = { ...hintOf(whose), ...reading, maxTimeMS };
+      try {
+        const records = await this.#collection
+          .find({ ...of(whose), stateAt, ...behind(from) }, options)
+          .sort({ stateAt: 1, _id: 1 })
+          .limit(OUTCOMES_PAGE)
+          .batchSize(OUTCOMES_PAGE)
+          .toArray();
+        const last = records.at(-1);
+        const more = !isLast || records.length === OUTCOMES_PAGE;
+        if (last !== undefined) return { records, place: placeOf(last), more };
+        if (isLast) return { records, place, more };
+        from = { ms: upToMs, id: '' };
+        if (denseMs <= upToMs) denseMs = Infinity;
+        aheadMs = Math.max(NARROWEST_MS, Math.min(aheadMs * WIDENED_BY, (denseMs - upToMs) / 2));
+      } catch (error) {
+        if (!tookTooLong(error) || isNarrowest) throw error;
+        denseMs = Math.min(upToMs, Date.now());
+        aheadMs = Math.max(NARROWEST_MS, (denseMs - from.ms) / NARROWED_BY);
+      }
+    }
+    throw tooLong();
+  }
+
+  /** The last `most` outcomes from `fromMs` up to `place`. */
+  marks(
+    whose: Whose,
+    fromMs: number,
+    { ms, id }: OutcomePlace,
+    most: number,
+    endsAt: number,
+  ): Promise<readonly OutcomeMark[]> {
+    const stateAt = { $gte: new Date(fromMs), $lte: new Date(ms) };
+    const upTo = { $or: [{ stateAt: { $lt: new Date(ms) } }, { _id: { $lte: id } }] };
+    return this.#marks({ ...of(whose), stateAt, ...upTo }, whose, endsAt)
+      .sort({ stateAt: -1, _id: -1 })
+      .limit(most)
+      .batchSize(most)
+      .toArray();
+  }
+
+  /** Outcomes later than those that each partner knows; not all if there are many. */
+  async news(known: readonly (Whose & { readonly ms: number })[], leftMs: number) {
+    const byMode = Map.groupBy(known, ({ test = false }) => test).values();
+    const endsAt = performance.now() + leftMs;
+    const found = await Promise.all(
+      [...byMode].map((some) => {
+        const each = some.map(({ partnerId, ms }) => ({
+          partnerId,
+          stateAt: { $gt: new Date(ms) },
+        }));
+        const { partnerId: _, ...ofMode } = of(some[0]!);
+        return this.#marks({ ...ofMode, $or: each }, some[0]!, endsAt)
+          .limit(NEWS_MOST)
+          .batchSize(NEWS_MOST)
+          .toArray();
+      }),
+    );
+    return found.flat();
+  }
+
+  #marks(filter: Filter<SubmissionRecord>, whose: Whose, endsAt: number) {
+    const maxTimeMS = leftUntil(endsAt);
+    const options = { ...reading, ...hintOf(whose), projection: marks, maxTimeMS };
+    return this.#collection.find<OutcomeMark>(filter, options);
+  }
+}
+
+const leftUntil = (endsAt: number): number => Math.max(1, Math.floor(endsAt - performance.now()));
+
+const of = ({ partnerId, test }: Whose) => ({
+  partnerId,
+  ...(test ? { test } : live),
+  state: { $in: [...endStates] },
+});
+
+const hintOf = ({ test }: Mode) => ({
+  hint: test ? 'requests_tests_outcomes' : 'requests_outcomes',
+});
+
+const between = (fromMs: number, toMs: number) => ({ $gte: new Date(fromMs), $lt: new Date(toMs) });
+
+const behind = ({ ms, id }: OutcomePlace) =>
+  id === '' ? {} : { $or: [{ stateAt: { $gt: new Date(ms) } }, { _id: { $gt: id } }] };

@@ -1,5 +1,5 @@
 /** Operators' queries on submissions, bounded in time and number. */
-import type { Collection, Db, Filter } from 'mongodb';
+import type { Collection, Db, Document, Filter, FindOptions } from 'mongodb';
 import { ownerName } from '../partner/key-terms.ts';
 import { later } from '../platform/process/clock.ts';
 import { defined } from '../platform/process/defined.ts';
@@ -13,20 +13,24 @@ import {
   tooLong,
   unlessTooLong,
 } from '../platform/stores/mongo-read.ts';
-import { idempotencyDigest } from './idempotency.ts';
-import { LAST_FACT, type StoredFact, WITH_ERROR } from './facts.ts';
-import { literally, namePattern } from './name-pattern.ts';
-import { rateLimitedCollection, type RateLimitedRecord } from './over-limit.ts';
-import { isOpen, type State } from './states.ts';
 import {
+  idempotencyDigest,
+  LAST_FACT,
+  WITH_ERROR,
   claimedBefore,
   live,
   liveOpen,
   submissionCollection,
+  type StoredFact,
   type SubmissionRecord,
 } from './submission.ts';
+import { literally, namePattern } from './name-pattern.ts';
+import { rateLimitedCollection, type RateLimitedRecord } from './over-limit.ts';
+import { isOpen, type State } from './states.ts';
 
 const BODY_PAGE = 100;
+const BOUNCED_READ = 1_000;
+const COMPLETED_READ = 10_000;
 /** If reading an applicant's requests takes longer, all are searched, newest first. */
 const FEW_WITHIN_MS = 2_000;
 const MINUTE_MS = 60_000;
@@ -99,6 +103,8 @@ const personalFields = {
 } as const;
 export type PersonalRecord = Pick<SubmissionRecord, '_id' | keyof typeof personalFields>;
 
+export type Applied = Pick<SubmissionRecord, '_id' | 'applicant'>;
+
 /** A request with several reasons is in several groups. */
 interface TallyGroup {
   readonly state: State;
@@ -124,8 +130,38 @@ export class SupportQueries {
     return (await this.#submissions.findOne({ _id: requestId }, bounded)) ?? undefined;
   }
 
+  async ofIds(
+    ids: readonly string[],
+    { bodies }: { readonly bodies: boolean },
+  ): Promise<SubmissionRecord[]> {
+    return this.#having(ids, bodies ? {} : withoutBody);
+  }
+
   async countOpen(partnerId: string, limit: number): Promise<number> {
     return this.#submissions.countDocuments({ ...liveOpen, partnerId }, { limit, ...bounded });
+  }
+
+  /** Live requests whose e-mail came back with this status. */
+  async bouncedWith(status: string, since: Date): Promise<Applied[]> {
+    const bouncedAt = { $exists: true, $gt: since };
+    const lastError = { $regex: literally(`(${status})`) };
+    return this.#submissions
+      .find({ ...live, bouncedAt, lastError }, { projection: { applicant: 1 }, ...bounded })
+      .limit(BOUNCED_READ)
+      .toArray();
+  }
+
+  /** Up to `limit` of the requests from `first` to `last` that are completed. */
+  async countCompleted(first: string, last: string, without: readonly string[], limit: number) {
+    const stages = [
+      { $match: { _id: { $gte: first, $lte: last, $nin: without } } },
+      { $limit: COMPLETED_READ },
+      { $match: { ...live, state: 'completed' } },
+      { $limit: limit },
+      { $count: 'count' },
+    ];
+    const found = this.#submissions.aggregate<{ count: number }>(stages, bounded);
+    return (await found.toArray())[0]?.count ?? 0;
   }
 
   async idsFrom(prefix: string, limit: number): Promise<string[]> {
@@ -218,12 +254,13 @@ export class SupportQueries {
 
   pages(
     search: Search,
-    { bodies }: { readonly bodies: boolean },
+    { bodies, ...read }: { readonly bodies: boolean } & Pick<FindOptions, 'readPreference'>,
   ): AsyncGenerator<SubmissionRecord[]> {
     const { since, until, ...rest } = search;
     return pagesOf(this.#submissions, filterOf(rest), {
       after: firstAt(since),
       until: firstAt(until),
+      ...read,
       ...(bodies ? { size: BODY_PAGE } : { projection: withoutBody }),
     });
   }
@@ -261,9 +298,35 @@ export class SupportQueries {
     });
   }
 
-  /** Counts live requests by kind. */
-  kinds(asked: KindsAsked): ReturnType<typeof countKinds> {
-    return countKinds(this.#submissions, asked);
+  /** Counts live requests by kind, newest first; `from` says how far back the time sufficed. */
+  async kinds(asked: KindsAsked): Promise<{ readonly groups: KindGroup[]; readonly from: Date }> {
+    const { since, until, withinMs } = asked;
+    const [from, before] = [firstIdAt('req', since), firstIdAt('req', until)];
+    // Without a range of ids, the database takes the index of a state that has one.
+    const wholeMs = Math.floor(withinMs / 2);
+    const isAll = since.getTime() === 0 && wholeMs > 0;
+    if (isAll) {
+      const whole = await kindsIn(this.#submissions, asked, undefined, wholeMs).catch(
+        unlessTooLong,
+      );
+      if (whole !== undefined) return { groups: whole, from: since };
+    }
+    const groups: KindGroup[] = [];
+    const next = await rangesBack(
+      {
+        prefix: 'req',
+        before,
+        from,
+        withinMs: isAll ? wholeMs : withinMs,
+        firstMs: FIRST_MS,
+        narrowedAfterMs: ONE_WITHIN_MS,
+      },
+      async (range, maxTimeMS) => {
+        groups.push(...(await kindsIn(this.#submissions, asked, range, maxTimeMS)));
+        return false;
+      },
+    ).catch((error: unknown) => unlessTooLong(error) ?? before);
+    return { groups, from: next === undefined ? since : timeOfId(next)! };
   }
 
   async *ofApplicant({
@@ -283,6 +346,12 @@ export class SupportQueries {
     return pagesOf(this.#submissions, {}, { size: BODY_PAGE, projection: personalFields });
   }
 
+  /** Of these, the requests whose bodies are kept. */
+  async withBody(ids: readonly string[]): Promise<ReadonlySet<string>> {
+    const found = await this.#having(ids, { _id: 1 }, { body: { $exists: true } });
+    return new Set(found.map(({ _id }) => _id));
+  }
+
   async about(): Promise<number> {
     return this.#submissions.estimatedDocumentCount(bounded);
   }
@@ -293,9 +362,16 @@ export class SupportQueries {
   }
 
   async checked(ids: readonly string[]): Promise<CheckedRecord[]> {
-    return this.#submissions
-      .find({ _id: { $in: ids } }, { projection: checkedFields, ...bounded })
-      .toArray();
+    return this.#having(ids, checkedFields);
+  }
+
+  #having(
+    ids: readonly string[],
+    projection: Document,
+    filter: Filter<SubmissionRecord> = {},
+  ): Promise<SubmissionRecord[]> {
+    const options = { projection, ...bounded };
+    return this.#submissions.find({ _id: { $in: [...ids] }, ...filter }, options).toArray();
   }
 }
 
@@ -357,9 +433,12 @@ export interface KindGroup {
   readonly address: string | null;
   readonly key: string | null;
   readonly count: number;
+  readonly oldest: string;
   /** The newest id, as an example. */
   readonly newest: string;
 }
+
+type Summed = 'count' | 'oldest' | 'newest';
 
 export interface KindsAsked {
   readonly partner?: string;
@@ -380,38 +459,6 @@ const FIRST_MS = 10_800_000;
 /** A range that takes longer is read again in parts. */
 const ONE_WITHIN_MS = 700;
 
-/** Reads newest first; `from` says how far back the time sufficed. */
-async function countKinds(
-  submissions: Collection<SubmissionRecord>,
-  asked: KindsAsked,
-): Promise<{ readonly groups: KindGroup[]; readonly from: Date }> {
-  const { since, until, withinMs } = asked;
-  const [from, before] = [firstIdAt('req', since), firstIdAt('req', until)];
-  // Without a range of ids, the database takes the index of a state that has one.
-  const wholeMs = Math.floor(withinMs / 2);
-  const isAll = since.getTime() === 0 && wholeMs > 0;
-  if (isAll) {
-    const whole = await kindsIn(submissions, asked, undefined, wholeMs).catch(unlessTooLong);
-    if (whole !== undefined) return { groups: whole, from: since };
-  }
-  const groups: KindGroup[] = [];
-  const next = await rangesBack(
-    {
-      prefix: 'req',
-      before,
-      from,
-      withinMs: isAll ? wholeMs : withinMs,
-      firstMs: FIRST_MS,
-      narrowedAfterMs: ONE_WITHIN_MS,
-    },
-    async (range, maxTimeMS) => {
-      groups.push(...(await kindsIn(submissions, asked, range, maxTimeMS)));
-      return false;
-    },
-  ).catch((error: unknown) => unlessTooLong(error) ?? before);
-  return { groups, from: next === undefined ? since : timeOfId(next)! };
-}
-
 async function kindsIn(
   submissions: Collection<SubmissionRecord>,
   { partner: partnerId, states }: KindsAsked,
@@ -428,16 +475,12 @@ async function kindsIn(
     error: of(WITH_ERROR, LAST_FACT),
   };
   const whose = { address: of(TURNED_AWAY, '$remoteIp'), key: of(TURNED_AWAY, '$keyId') };
+  const sums = { count: { $sum: 1 }, oldest: { $min: '$_id' }, newest: { $max: '$_id' } };
   const groups = await submissions
-    .aggregate<{ _id: Omit<KindGroup, 'count' | 'newest'>; count: number; newest: string }>(
+    .aggregate<Pick<KindGroup, Summed> & { _id: Omit<KindGroup, Summed> }>(
       [
-        {
-          $match: {
-            ...live,
-            ...defined({ partnerId, state: stateIn(states), _id: range }),
-          },
-        },
-        { $group: { _id: { ...kind, ...whose }, count: { $sum: 1 }, newest: { $max: '$_id' } } },
+        { $match: { ...live, ...defined({ partnerId, state: stateIn(states), _id: range }) } },
+        { $group: { _id: { ...kind, ...whose }, ...sums } },
         { $limit: GROUPS_IN_ONE },
       ],
       { maxTimeMS },

@@ -135,9 +135,9 @@ export class Withdrawals {
 
   async #settleSome(records: readonly Doubtful[]): Promise<void> {
     const applied = records[0]?.applied === true;
-    const { n, writeErrors, durable } = await this.#withdraw(records, { upsert: !applied });
+    const { n, writeErrors, concern } = await this.#withdraw(records, { upsert: !applied });
     if (!applied && n + writeErrors.length !== records.length) return;
-    if (!durable) {
+    if (concern !== undefined) {
       for (const record of records) record.applied = true;
       return;
     }

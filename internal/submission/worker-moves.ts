@@ -1,19 +1,24 @@
 /** Workers' conditional updates of a record; those of one moment leave in one command. */
 import type { Collection } from 'mongodb';
-import { joinCalls, type JoinedAnswer } from '../platform/process/batcher.ts';
+import {
+  joinCalls,
+  JOINED_AT_MOST,
+  joinUpdates,
+  type JoinedAnswer,
+  type OneUpdate,
+} from '../platform/stores/mongo-joined.ts';
 import { later } from '../platform/process/clock.ts';
 import { newId } from '../platform/stores/ids.ts';
 import { databaseSpan, takesWrites, updateEach } from '../platform/stores/mongo.ts';
-import { JOINED_AT_MOST, joinUpdates, type OneUpdate } from '../platform/stores/mongo-joined.ts';
 import { bounded } from '../platform/stores/mongo-read.ts';
 import { inSpan } from '../platform/process/tracing.ts';
 import {
   CLAIM_MS,
-  type OpenRecord,
   submissionCollection,
+  type OpenRecord,
   type SubmissionRecord,
+  type Fact,
 } from './submission.ts';
-import type { Fact } from './facts.ts';
 import { moveOf, touchOf, type MoveTools, type MoveWrite, type RecordUpdate } from './move-of.ts';
 import type { ProcessorEvent } from './states.ts';
 
@@ -174,9 +179,10 @@ export class WorkerMoves {
     const made = await this.#move(record, 'create_account', attempt, changes, { claims: true });
     if (made === undefined) return undefined;
     const { $set, $unset = {}, $push } = made.u;
-    const left = Object.entries(record).filter(([name]) => !(name in $unset));
     const history = [...record.history, ...($push === undefined ? [] : [$push.history])];
-    return { ...Object.fromEntries(left), ...$set, history } as OpenRecord;
+    const moved = { ...record, ...$set, history };
+    for (const name in $unset) Reflect.deleteProperty(moved, name);
+    return moved as OpenRecord;
   }
 
   /** Releases the record. True if the claim was still held. */

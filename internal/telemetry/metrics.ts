@@ -4,10 +4,9 @@
  */
 import type { Registry } from 'prom-client';
 import { reasonCodes } from '../application/reasons.ts';
-import { hintResults } from '../queue/hint-outbox.ts';
+import { hintResults, jobStates } from '../queue/job.ts';
 import { notAcceptedReasons } from '../submission/group-commit.ts';
 import { withdrawalResults } from '../submission/withdrawals.ts';
-import { controllerMetrics } from './controller-metrics.ts';
 import {
   counter,
   gauge,
@@ -18,6 +17,8 @@ import {
   valuesOf,
   type MetricsOf,
 } from './definition.ts';
+import { problemCodes } from '../partner/key-secret.ts';
+import { backlogStates, openStates } from '../submission/states.ts';
 
 /** The alert promises 1 s; an accept takes 2 s at most by default. */
 const LATENCY_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5];
@@ -26,7 +27,7 @@ const BATCH_DOCUMENTS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 const HAND_OVER_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 600];
 const COMPLETION_SECONDS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3_600, 86_400];
 
-const hints = counter('hints', 'Jobs sent for new applications and retries, counted by record.', {
+const hints = counter('hints', 'Jobs sent, counted by record.', {
   result: hintResults,
 });
 
@@ -84,7 +85,7 @@ export const ingestMetrics = {
   }),
   untrustedForwardedFor: counter(
     'untrusted_forwarded_for',
-    'Requests with X-Forwarded-For or Forwarded of an untrusted peer, or without an address.',
+    'Requests whose proxy is untrusted or names no address.',
   ),
   batchDocuments: histogram('batch_documents', 'Records written by one insert.', BATCH_DOCUMENTS),
   commitSeconds: histogram(
@@ -99,11 +100,16 @@ export const ingestMetrics = {
   idempotencyKeys: counter(
     'idempotency_keys',
     'Requests whose Idempotency-Key was bound already.',
-    { result: ['replayed', 'mismatched', 'erased'] },
+    {
+      result: ['replayed', 'mismatched', 'erased'],
+    },
   ),
+  receipts: counter('receipts', 'Receipts signed for accepted submissions.', {
+    result: ['sent', 'failed', 'no_key'],
+  }),
   refusedDropped: counter(
     'refused_dropped',
-    'Refused requests that were counted and not recorded.',
+    'Requests answered 401 or 403 that were only counted: MongoDB took no record in time.',
   ),
   withdrawals: counter('withdrawals', 'Records in doubt that were settled.', {
     result: withdrawalResults,
@@ -117,13 +123,35 @@ export const ingestMetrics = {
     store: ['redis', 'local'],
     decision: ['served', 'refused'],
   }),
-  limiterFallback: gauge('limiter_fallback', '1 while this process limits alone.'),
+  limitDryRun: counter(
+    'limit_dry_run',
+    'Submissions that `max-per-minute-dry-run` would turn away.',
+    { partner: openValues },
+  ),
+  limiterFallback: gauge(
+    'limiter_fallback',
+    '1 while this process counts for the limits by itself, without Redis.',
+  ),
   keys: gauge('keys', 'API keys held in memory.'),
   keysRefreshedAt: gauge(
     'keys_refreshed_timestamp_seconds',
     'When the keys in memory were last the stored ones.',
   ),
 };
+
+export const bounceResults = [
+  'undeliverable',
+  'dead_lettered',
+  /** Reported before, or about an earlier e-mail. */
+  'repeated',
+  /** Of no account. */
+  'unknown',
+  /** The request cannot bounce any more. */
+  'not_possible',
+  /** The e-mail is not noted as sent yet, or the request has just changed. */
+  'later',
+] as const;
+const bounceAnswers = ['reported', 'faulty', 'not_signed', 'limited', 'later'] as const;
 
 const byStep = { step: ['account', 'mail'] } as const;
 const byHandOver = {
@@ -153,18 +181,14 @@ export const processorMetrics = {
     { state: valuesOf(outcomes, 'state'), reason: valuesOf(outcomes, 'reason') },
     { series: outcomes },
   ),
-  partnerOutcomes: counter(
-    'partner_outcomes',
-    'Moves into a state by partner, with the first reason.',
-    {
-      partner: openValues,
-      state: valuesOf(outcomes, 'state'),
-      reason: valuesOf(outcomes, 'reason'),
-    },
-  ),
+  partnerOutcomes: counter('partner_outcomes', 'Moves into a state by partner.', {
+    partner: openValues,
+    state: valuesOf(outcomes, 'state'),
+    reason: valuesOf(outcomes, 'reason'),
+  }),
   attempts: counter(
     'attempts',
-    'Attempts of workers; `repeat` found the record claimed or done, `waits` an earlier request of the applicant.',
+    'Attempts of workers; `repeat` found the record claimed or done, `waits` an earlier request.',
     {
       ...byStep,
       result: ['done', 'failed', 'repeat', 'claim_lost', 'waits'],
@@ -181,11 +205,11 @@ export const processorMetrics = {
   mails: counter('mails', 'Hand-overs to the mail server.', byHandOver),
   mailsRefusedAlike: counter(
     'mails_refused_alike',
-    'E-mails refused for good in words that the relay has for different applicants, which are not given up.',
+    'E-mails not given up, because the relay refuses different applicants in the same words.',
   ),
   mailsNotTaken: gauge(
     'mails_not_taken',
-    'Applicants whose e-mail the relay did not take since it last took one of this process.',
+    'Applicants whose e-mail the relay did not take since it last took one.',
   ),
   testMails: counter('test_mails', 'Hand-overs of tests to the mail server.', {
     to: ['TEST_MAIL_TO', 'PROBE_MAIL_TO'],
@@ -197,6 +221,10 @@ export const processorMetrics = {
     HAND_OVER_SECONDS,
     byHandOver,
   ),
+  bounces: counter('bounces', 'Late bounces that a program reported.', { result: bounceResults }),
+  bounceRequests: counter('bounce_requests', 'Requests that reported late bounces.', {
+    answer: bounceAnswers,
+  }),
   possibleSecondMails: counter('possible_second_mails', 'Possible second mails of an applicant.', {
     cause: ['ambiguous_data', 'crash', 'resent'],
   }),
@@ -205,30 +233,85 @@ export const processorMetrics = {
   }),
   completionSeconds: histogram(
     'completion_seconds',
-    'Time from a request to the hand-over of its e-mail.',
+    'Time from a request to its e-mail.',
     COMPLETION_SECONDS,
   ),
   hints,
-  reconcileRequeued: counter(
-    'reconcile_requeued',
-    'Records found due because their job or worker was lost.',
-  ),
+  reconcileRequeued: counter('reconcile_requeued', 'Records whose job or worker was lost.'),
   reconcileUnknown: gauge(
     'reconcile_unknown_records',
-    'Due records of a newer schema or state, left alone.',
+    'Due records of a newer version, left alone.',
   ),
-  senderRefused: gauge(
-    'sender_refused',
-    '1 while the relay refuses our sender or login, so all mails wait.',
-  ),
+  senderRefused: gauge('sender_refused', '1 while the relay refuses our sender or login.'),
   partnersHeld: gauge('partners_held', 'Partners that operators have on hold.'),
-  workerPaused: gauge(
-    'worker_paused',
-    '1 while work waits for the database, or mails wait for the relay.',
-    {
-      waits_for: ['database', 'relay'],
-    },
+  workerPaused: gauge('worker_paused', '1 while work waits.', {
+    waits_for: ['database', 'relay'],
+  }),
+};
+
+/** Only the leader sets the backlog, so that one process queries the stores. */
+export const controllerMetrics = {
+  ...ofProcess,
+  records: gauge('records', 'Records with work ahead or given up, up to 100,000 each.', {
+    state: backlogStates,
+  }),
+  recordsOnHold: gauge(
+    'records_on_hold',
+    'Records of partners on hold, which `records` leaves out.',
   ),
+  partnerRecords: gauge('partner_records', 'Records with work ahead, of the first 20,000.', {
+    partner: openValues,
+  }),
+  bouncedMails: gauge('bounced_mails', 'Late bounces reported in the last 24 hours.'),
+  oldestWaitingSeconds: gauge(
+    'oldest_waiting_seconds',
+    'Age of the oldest application in a state.',
+    { state: openStates },
+  ),
+  queueJobs: gauge('queue_jobs', 'Jobs in Redis; none while Redis is away.', {
+    state: jobStates,
+  }),
+  backlogReadAt: gauge('backlog_read_timestamp_seconds', 'When records and ages were last read.'),
+  auditFindings: gauge('audit_findings', 'Open findings of the audit, 1,000 of a kind at most.', {
+    kind: openValues,
+  }),
+  probeSuccess: gauge(
+    'probe_success',
+    '1 if the last submission of the probe was completed, else 0.',
+  ),
+  probeMailSuccess: gauge(
+    'probe_mail_success',
+    '1 if the relay took the last e-mail of the probe, else 0.',
+  ),
+  probeSeconds: gauge('probe_seconds', 'Time that each successful step of the last probe took.', {
+    step: ['accept', 'outcome'],
+  }),
+  keysWanted: gauge('keys_wanted', 'API keys the partner Secrets ask for.'),
+  partnersEnding: gauge(
+    'partners_keys_ending',
+    'Partners whose last key ends within 14 days or ended within one.',
+  ),
+  secretProblems: gauge('secret_problems', 'Secrets or entries that cannot be used.', {
+    problem: problemCodes,
+  }),
+  keyChanges: counter('key_changes', 'Keys written or removed.', {
+    change: ['put', 'remove'],
+  }),
+  syncedAt: gauge(
+    'keys_synced_timestamp_seconds',
+    'When the stored keys were last those of the Secrets.',
+  ),
+  leader: gauge('leader', '1 while this process leads.'),
+  secretsSeenAt: gauge('secrets_seen_timestamp_seconds', 'When the Secrets were last current.'),
+  secretLists: counter('secret_lists', 'Complete lists of partner Secrets.', {
+    result: ['complete', 'failed'],
+  }),
+  secretWatches: counter('secret_watches', 'Watches of partner Secrets that ended.', {
+    result: ['ended', 'expired', 'failed'],
+  }),
+  secretEvents: counter('secret_events', 'Warning Events about partner Secrets.', {
+    result: ['created', 'failed', 'held_back'],
+  }),
 };
 
 export const definitions = {
@@ -246,3 +329,19 @@ export const createConsoleMetrics = (registry: Registry) => make(ofProcess, regi
 export type IngestMetrics = MetricsOf<typeof ingestMetrics>;
 export type ProcessorMetrics = MetricsOf<typeof processorMetrics>;
 export type ControllerMetrics = MetricsOf<typeof controllerMetrics>;
+
+/* Bounds the partners among label values, because each makes a series. */
+
+export const PARTNER_LABELS = 100;
+const OTHER = 'other';
+
+export class PartnerLabels {
+  readonly #named = new Set<string>();
+
+  of(partnerId: string): string {
+    if (this.#named.has(partnerId)) return partnerId;
+    if (this.#named.size >= PARTNER_LABELS) return OTHER;
+    this.#named.add(partnerId);
+    return partnerId;
+  }
+}

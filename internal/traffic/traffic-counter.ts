@@ -92,7 +92,7 @@ export class TrafficCounter {
   #written = 0;
   /** By the start of the minute, then by owner. */
   #minutes = new Map<number, CountsByOwner>();
-  /** The highest levels, by the start of the minute, then by name. */
+  /** The most requests that waited, by the start of the minute, then by name. */
   #levels = new Map<number, CountsByName>();
   #size = 0;
   #lost = 0;

@@ -91,26 +91,30 @@ export class TrafficReader {
     );
   }
 
-  /** Of each partner, without tests: the sums of the hour of `now` and the one before. */
-  async partners(now: Date): Promise<ReadonlyMap<string, PartnerSums>> {
-    const hours = [now.getTime() - HOUR_MS, now.getTime()];
+  /** Of each partner, without tests: the sums of the hour of `now` and those before; at most 24. */
+  async partners(now: Date, many = 2): Promise<ReadonlyMap<string, PartnerSums>> {
+    const hours = Array.from({ length: many }, (_, ago) => now.getTime() - ago * HOUR_MS);
     const shards = Array.from({ length: SUMS_SHARDS }, (_, shard) => shard);
     const ids = hours.flatMap((at) => shards.map((shard) => sumsId(at, shard)));
+    const sum = (name: keyof PartnerSums) => ({ $sum: `$part.v.${name}` });
+    // Of 10,000 partners a day has 11 MB of sums, which stay there.
     const found = await this.#collection
-      .find({ _id: { $in: ids } }, { projection: { parts: 1 }, ...bounded })
+      .aggregate<PartnerSums & { readonly _id: string }>(
+        [
+          { $match: { _id: { $in: ids } } },
+          { $project: { part: { $objectToArray: '$parts' } } },
+          { $unwind: '$part' },
+          { $group: { _id: '$part.k', requests: sum('requests'), failed: sum('failed') } },
+        ],
+        bounded,
+      )
       .toArray();
-    const all = new Map<string, PartnerSums>();
-    for (const { parts = {} } of found)
-      for (const [part, sums] of Object.entries(parts)) {
-        const { requests = 0, failed = 0 } = sums as Partial<PartnerSums>;
-        const partner = partnerOfPart(part);
-        const known = all.get(partner) ?? { requests: 0, failed: 0 };
-        all.set(partner, {
-          requests: known.requests + requests,
-          failed: Math.max(0, known.failed + failed),
-        });
-      }
-    return all;
+    return new Map(
+      found.map(({ _id, requests, failed }) => [
+        partnerOfPart(_id),
+        { requests, failed: Math.max(0, failed) },
+      ]),
+    );
   }
 
   /** The first hour in which anything was counted, as far as it is kept; undefined before that. */

@@ -1,6 +1,7 @@
 /**
  * What is counted of requests: a document for each hour and owner has its minutes, one for each day
- * its hours, and few for each hour have two sums of every partner.
+ * its hours, and few for each hour have two sums of every partner. One for each process of ingest
+ * says until when it lives.
  */
 import type { Db } from 'mongodb';
 import { isTestOwner } from '../partner/key-terms.ts';
@@ -54,11 +55,13 @@ export interface Counts {
 export interface TrafficDocument {
   /** `<span> <start> <owner>`, such as `hour 2026-11-29T13 demo`. */
   readonly _id: string;
-  /** By the number of the minute or hour. */
+  /** By the minute of the hour, or the hour of the day. */
   readonly parts?: Readonly<Record<string, Counts>>;
   /** The number of the last write of each process, so that none counts twice. */
   readonly writes: Numbers;
   readonly expiresAt: Date;
+  /** Of a process of ingest: the version of the keys that it uses. */
+  readonly keysVersion?: number;
 }
 
 /** Bounds of the buckets of `accept`; what takes longer is `more`. */

@@ -1,11 +1,12 @@
 /** The HTTP server for operators: `/livez`, `/readyz`, `/metrics` and documents. */
 import type { AddressInfo, Server } from 'node:net';
-import { networkInterfaces } from 'node:os';
+import { hostname, networkInterfaces } from 'node:os';
 import { fastify, type FastifyError, type FastifyReply } from 'fastify';
 import type { Registry } from 'prom-client';
 import type { FoundBeside } from '../process/config.ts';
-import type { Fault } from '../process/fault.ts';
-import { allOf, wordsOf, type Probe } from '../process/probe.ts';
+import { allOf, wordsOf, type Fault, type Probe } from '../process/fault.ts';
+import type { PlainGauge } from '../process/registry.ts';
+import { authorityOf } from './networks.ts';
 
 /** A slower answer becomes an error, so that probes never pile up. */
 const ANSWER_DEADLINE_MS = 3_000;
@@ -14,6 +15,7 @@ interface AdminServerOptions {
   readonly host: string;
   readonly port: number;
   readonly registry: Registry;
+  readonly readiness: PlainGauge;
   /** Read at each probe, so the caller may add to it later. */
   readonly live: readonly Probe[];
   readonly ready: readonly Probe[];
@@ -31,7 +33,7 @@ function sendHealth(reply: FastifyReply, faults: readonly Fault[], more: object 
 
 /** Rejects when the address is not available. */
 export async function startAdminServer(options: AdminServerOptions) {
-  const { live, ready, registry, documents } = options;
+  const { live, ready, registry, readiness, documents } = options;
   const app = fastify({ forceCloseConnections: true, handlerTimeout: ANSWER_DEADLINE_MS });
   app.get('/livez', async (_request, reply) => {
     sendHealth(reply, await allOf(live));
@@ -43,12 +45,15 @@ export async function startAdminServer(options: AdminServerOptions) {
     // For programs: one for each sentence, in their order.
     const codes = told.map(({ code, of }) => ({ code, of }));
     const files = told.length > 0 ? options.files : undefined;
-    sendHealth(reply, faults, { warnings: wordsOf(warnings), codes, files });
+    // In Kubernetes, the pod's name.
+    const name = hostname();
+    sendHealth(reply, faults, { warnings: wordsOf(warnings), codes, files, name });
     return reply;
   });
-  app.get('/metrics', async (_request, reply) =>
-    reply.type(registry.contentType).send(await registry.metrics()),
-  );
+  app.get('/metrics', async (_request, reply) => {
+    readiness.set((await allOf(ready)).length === 0 ? 1 : 0);
+    return reply.type(registry.contentType).send(await registry.metrics());
+  });
   for (const [path, document] of Object.entries(documents)) app.get(path, () => document);
   const paths = ['/livez', '/readyz', '/metrics', ...Object.keys(documents)].join(', ');
   app.setNotFoundHandler((_request, reply) =>
@@ -71,5 +76,5 @@ export function listenHost(host: string): string {
 export function urlOf(server: Server): string {
   const { address, port } = server.address() as AddressInfo;
   const host = address === '0.0.0.0' || address === '::' ? '127.0.0.1' : address;
-  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  return `http://${authorityOf({ host, port })}`;
 }

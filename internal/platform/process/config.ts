@@ -11,7 +11,26 @@ export interface Setting<Process extends string = string> {
   readonly secret?: true;
   /** If invalid, it is reported and the default is used: no promise depends on it. */
   readonly lenient?: true;
+  /** Its name in small letters counts, too, and first, as for other programs. */
+  readonly anyCase?: true;
 }
+
+type Marks = Pick<Setting, 'secret' | 'lenient' | 'anyCase'>;
+
+/** A row of a table of settings. */
+export const setting = <const UsedBy extends readonly string[], Schema extends z.ZodType>(
+  usedBy: UsedBy,
+  schema: Schema,
+  about: string,
+  marks: Marks = {},
+) => ({ usedBy, schema, about, ...marks });
+
+export const secret = <const UsedBy extends readonly string[], Schema extends z.ZodType>(
+  usedBy: UsedBy,
+  schema: Schema,
+  about: string,
+  marks: Marks = {},
+) => setting(usedBy, schema, about, { ...marks, secret: true });
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -49,10 +68,11 @@ export function load(
   const { process, environment = globalThis.process.env, found } = options;
   const faults: string[] = [];
   const config: Record<string, unknown> = {};
-  for (const [name, setting] of Object.entries(settings)) {
-    if (!setting.usedBy.includes(process)) continue;
-    const file = setting.secret === true ? environment[`${name}_FILE`] : undefined;
-    let raw = environment[name] || undefined;
+  for (const [name, row] of Object.entries(settings)) {
+    if (!row.usedBy.includes(process)) continue;
+    const file = row.secret === true ? environment[`${name}_FILE`] : undefined;
+    const small = row.anyCase === true ? environment[name.toLowerCase()] : undefined;
+    let raw = small || environment[name] || undefined;
     if (file && raw !== undefined) {
       faults.push(`${name}: is set twice, as ${name} and as ${name}_FILE`);
       continue;
@@ -64,13 +84,13 @@ export function load(
       faults.push(`${name}_FILE: cannot be read (${code}): ${file}`);
       continue;
     }
-    const parsed = setting.schema.safeParse(raw);
+    const parsed = row.schema.safeParse(raw);
     const wrong = parsed.error?.issues.map((issue) => `${name}: ${issue.message}`) ?? [];
     if (parsed.success) config[name] = parsed.data;
-    else if (raw === undefined) faults.push(`${name}: is required (${setting.about})`);
-    else if (setting.lenient !== true) faults.push(...wrong);
+    else if (raw === undefined) faults.push(`${name}: is required (${row.about})`);
+    else if (row.lenient !== true) faults.push(...wrong);
     else {
-      config[name] = setting.schema.parse(undefined);
+      config[name] = row.schema.parse(undefined);
       found?.ignored.push(...wrong);
     }
   }
@@ -108,6 +128,7 @@ export function authorityFiles(
 export function readTerminalEnvironment(environment: Environment = process.env): {
   readonly user: string | undefined;
   readonly keysNamespace: string;
+  readonly followsPartners: boolean;
   readonly inPod: boolean;
 } {
   // This is the chart's default.
@@ -115,6 +136,7 @@ export function readTerminalEnvironment(environment: Environment = process.env):
   return {
     user: environment['USER'],
     keysNamespace,
+    followsPartners: environment['WATCH_PARTNERS']?.trim() === 'true',
     inPod: environment['KUBERNETES_SERVICE_HOST'] !== undefined,
   };
 }

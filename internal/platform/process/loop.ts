@@ -1,10 +1,9 @@
 /** Tasks that a process repeats, with back-off and health. */
-import type { Probe } from './probe.ts';
+import { NewerVersionError, type Probe, type Fault } from './fault.ts';
 import type { Closers } from './closers.ts';
 import { backoffMs, DeadlineError, jittered, pause, type BackOff } from './deadline.ts';
-import type { Fault } from './fault.ts';
 import type { Logger } from './log.ts';
-import { NewerVersionError } from './newer-version.ts';
+import { isContactFailure, saidBy } from './server-words.ts';
 
 export interface LoopOptions<Name extends string = string> {
   /** The name in the log, `/readyz` and the gauge. */
@@ -161,7 +160,9 @@ export class Loop {
   #failed(): void {
     this.#show(true);
     const fields = { err: this.#error, loop: this.name, reason: this.fault?.words };
-    this.#tools.log.warn(fields, 'a loop fails');
+    // The words of any other error may quote data.
+    const said = isContactFailure(this.#error) ? { said: saidBy(this.#error) } : {};
+    this.#tools.log.warn({ ...fields, ...said }, 'a loop fails');
   }
 
   #show(fails: boolean): void {

@@ -1,147 +1,18 @@
 /**
- * The words of servers and libraries, and what each means. Only here and in
+ * The words of servers and libraries, and what each means. Only here, in `server-causes.ts` and in
  * `mail/relay-answers.ts` the prose of others is matched.
  */
+import { defined } from './defined.ts';
+import {
+  ABSENCES,
+  FOUND,
+  NO_PRIMARY,
+  REFUSALS,
+  UNKNOWN,
+  VAGUE,
+  type Causes,
+} from './server-causes.ts';
 
-/**
- * `signsOf` writes an error as lines such as `code=EAUTH`. If one matches `signs`, `sentence` is
- * shown; `{code}` becomes the captured text, or else the error's code, in parentheses.
- */
-type Causes = Readonly<Record<string, readonly [signs: RegExp, sentence: string]>>;
-
-/** The server answers, but refuses us. */
-const REFUSALS = {
-  // RFC 4954 §6: the answer to any command.
-  login_first: [/^responseCode=(530)$/m, 'it wants us to log in first{code}; check {login}'],
-  sender_refused: [
-    /^command=MAIL FROM$/m,
-    'it refuses our sender{code}; check MAIL_FROM, and what it lets our user send',
-  ],
-  login_refused: [
-    // 18 is MongoDB's AuthenticationFailed, and 8000 Atlas's own error.
-    /^code=(?:EAUTH|(18|8000|401))$|^statusCode=(401)$|^message=(WRONGPASS|NOAUTH)\b|without any password configured|no password is set/m,
-    'it refuses the login{code}; check {login}',
-  ],
-  right_missing: [
-    // 13 is MongoDB's Unauthorized.
-    /^code=(13|403)$|^statusCode=(403)$|\b(NOPERM)\b/m,
-    'we lack a right{code}; check {rights}',
-  ],
-  not_a_cluster: [
-    /cluster (support disabled)/,
-    'it is no Cluster{code}; write redis:// in {setting}',
-  ],
-  is_a_cluster: [
-    /^message=(MOVED)\b/m,
-    'it is one server of a Cluster{code}; write redis+cluster:// in {setting}',
-  ],
-  crosses_slots: [
-    /^message=(CROSSSLOT)\b/m,
-    'it is a Cluster{code}; write redis+cluster:// in {setting}',
-  ],
-  disk_fails: [
-    /\b(MISCONF)\b/,
-    'it cannot save to its disk and takes no writes{code}; make room there, see its log',
-  ],
-  replicas_missing: [
-    /\b(NOREPLICAS)\b/,
-    'too few of its replicas are there, and it takes no writes{code}; bring them back',
-  ],
-  memory_full: [
-    /\b(OOM)\b/,
-    'its memory is full, and it takes no writes{code}; raise maxmemory, or remove what else is in it',
-  ],
-  is_a_replica: [
-    /\b(READONLY)\b/,
-    'it is a replica and takes no writes{code}; check that {setting} names the primary',
-  ],
-  command_missing: [
-    /^message=ERR (unknown command)/m,
-    'it lacks a command that we need{code}; use Redis 6.2 or newer without renamed commands',
-  ],
-} as const satisfies Causes;
-const ABSENCES = {
-  name_not_found: [
-    // A failing resolver has a failing server's codes, but another system call.
-    /^syscall=(?:query|getaddrinfo)|(ENOTFOUND|EAI_AGAIN|EDNS)/m,
-    'the name is not found{code}; check the host in {setting}, and DNS',
-  ],
-  name_record: [
-    /Text record|text records|DNS TXT|No addresses found at host|does not share hostname/,
-    'the SRV or TXT record of its name cannot be used; correct it in DNS, or the host in {setting}',
-  ],
-  package_missing: [
-    /module [`'"]?([\w@/.-]+)[`'"]? not found|find (?:module|package) '([^']+)'/i,
-    'our image lacks a package{code}; remove the option that needs it from {setting}',
-  ],
-  // Alerts of TLS (RFC 8446 §6).
-  tls_settings: [
-    /SSL (alert) number (40)\b/,
-    'it takes none of our TLS versions and ciphers{code}; check its TLS settings',
-  ],
-  tls_version: [
-    /SSL (alert) number (70)\b/,
-    'it takes none of our TLS versions{code}; let it speak TLS 1.2 or newer',
-  ],
-  tls_name: [
-    /SSL (alert) number (112)\b/,
-    'it has no certificate for the name that we use{code}; check the host in {setting}',
-  ],
-  certificate_wanted: [
-    /SSL (alert) number (116)\b/,
-    'it wants a certificate of ours{code}; name one in {certificate}, or let it take user and password',
-  ],
-  tls_ended: [
-    /SSL (alert) number (\d+)/,
-    'it ends TLS{code}; check that it lets our address in (Atlas: IP access list), and its log',
-  ],
-  certificate_name: [
-    /^code=(\w*ALTNAME\w*|HOSTNAME_MISMATCH)|does not match certificate/im,
-    'its certificate is for another name{code}; use a name of the certificate in {setting}',
-  ],
-  certificate_untrusted: [
-    /^code=(\w*(?:CERT_|_CERT|SELF_SIGNED|UNABLE_TO_(?:GET|VERIFY|DECODE)|INVALID_CA|INVALID_PURPOSE)\w*)|certificate/im,
-    'its certificate is not trusted{code}; give its CA in NODE_EXTRA_CA_CERTS (chart: caBundle), or renew the certificate if it is too old',
-  ],
-  tls_disagrees: [
-    /\b(EPROTO|ETLS)\b|wrong version number|ssl routines|STARTTLS|^code=ERR_(?:SSL|TLS)_/im,
-    'TLS cannot be agreed on{code}; check the port and whether TLS is meant in {setting}',
-  ],
-  connection_refused: [
-    /(ECONNREFUSED)/,
-    'the connection is refused{code}; check that it runs there, and host and port in {setting}',
-  ],
-  no_route: [
-    /(EHOSTUNREACH|ENETUNREACH)/,
-    'there is no route{code}; check host and port in {setting}, and the network',
-  ],
-  option_faulty: [
-    /^name=Mongo(?:Parse|InvalidArgument|MissingCredentials)Error$/m,
-    'an option in it contradicts what we need{code}; check {setting}',
-  ],
-} as const satisfies Causes;
-const NO_PRIMARY = {
-  no_primary: [
-    /^reason=ReplicaSetNoPrimary$/m,
-    'no member of the replica set is the primary; check the replica set, and {setting}',
-  ],
-} as const satisfies Causes;
-/** Failures that may follow from another cause, which then counts more. */
-const VAGUE = {
-  no_answer: [
-    /(ETIMEDOUT)|^name=\w*(?:Timeout|AbortError|DeadlineError)|time-?out|timed out/im,
-    'no answer in time{code}; check that it runs there, that firewalls and network policies let us through, and {setting}',
-  ],
-  connection_ended: [
-    /(ECONNRESET|ECONNECTION|EPIPE)|^name=ConnectionEndedError$|closed|socket hang up|premature close/im,
-    'it ended the connection{code}; check that it runs{tls}',
-  ],
-  error_answered: [
-    /^name=(?:ReplyError|MongoServerError|MongoWriteConcernError)$|^(?:responseCode|statusCode)=\d/m,
-    'it answers with an error{code}; check its log, and {setting}',
-  ],
-} as const satisfies Causes;
-const UNKNOWN = 'it cannot be used{code}; check the log here, and {setting}';
 /** Errors of our own client after it was closed; the cause came earlier. */
 const OURS_IS_CLOSED = /^Mongo(?:TopologyClosed|ClientClosed|PoolClosed|NotConnected)Error$/;
 /** Causes may be circular. */
@@ -149,14 +20,26 @@ const MAX_DEPTH = 5;
 
 /** Why a server cannot be used. */
 export type ServerCode =
-  keyof (typeof REFUSALS & typeof ABSENCES & typeof NO_PRIMARY & typeof VAGUE) | 'unusable';
+  | keyof (typeof REFUSALS & typeof ABSENCES & typeof NO_PRIMARY & typeof VAGUE & typeof FOUND)
+  | 'unusable';
 
 export interface ServerFailure {
   readonly code: ServerCode;
   readonly sentence: string;
   /** A code of the system, the server or the library, never a whole message. */
   readonly told: string | undefined;
+  /** Of the sentence. */
+  readonly parts: Readonly<Record<string, string>>;
+  /** The servers that failed so, where the error says it. */
+  readonly at: readonly string[];
 }
+
+/** A failure that our client found without an error that says it. */
+export const knownFailure = (
+  code: keyof typeof FOUND,
+  parts: Readonly<Record<string, string>>,
+  ...at: readonly string[]
+): ServerFailure => ({ code, sentence: FOUND[code], told: undefined, parts, at });
 
 type ErrorFields = Readonly<Record<string, unknown>>;
 
@@ -167,16 +50,22 @@ export const isOfOurClosedClient = (thrown: unknown): boolean =>
 export const isContactFailure = (thrown: unknown): boolean => failureOf(thrown).code !== 'unusable';
 
 /** Whether another failure may be its cause. */
-export const isVague = ({ code }: ServerFailure): boolean => code in VAGUE;
+export const isVague = ({ code }: ServerFailure): boolean => code in VAGUE || code === 'unusable';
 
 /** Whether the server answers, and refuses us. */
 export const saysNo = ({ code }: ServerFailure): boolean =>
   code === 'error_answered' || code in REFUSALS;
 
+/** An error, and the server that it is of. */
+interface Held {
+  readonly error: ErrorFields;
+  readonly at: string | undefined;
+}
+
 /** Never throws, whatever was thrown. */
 export function failureOf(thrown: unknown): ServerFailure {
   const errors = withCauses(thrown, MAX_DEPTH);
-  const { name } = errors[0] ?? {};
+  const error = errors[0]?.error ?? {};
   return (
     firstOf({ ...REFUSALS, ...ABSENCES }, errors) ??
     firstOf(NO_PRIMARY, errors) ??
@@ -184,40 +73,96 @@ export function failureOf(thrown: unknown): ServerFailure {
     firstOf(VAGUE, errors.toReversed()) ?? {
       code: 'unusable',
       sentence: UNKNOWN,
-      told: codeOf(errors[0] ?? {}) ?? (name === 'Error' ? undefined : (name as string)),
+      told: codeOf(error) ?? (error['name'] === 'Error' ? undefined : (error['name'] as string)),
+      parts: {},
+      at: [],
     }
   );
 }
 
-function withCauses(thrown: unknown, depth: number): ErrorFields[] {
+const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
+
+function withCauses(thrown: unknown, depth: number, at?: string): Held[] {
   const error = (thrown ?? {}) as ErrorFields;
   // `instanceof` fails for errors of another realm.
   if (typeof error['message'] !== 'string' || depth === 0) return [];
-  const { cause, errors, lastNodeError, reason } = error;
+  const { cause, errors, lastNodeError, previousErrors, reason } = error;
   const { servers } = (reason ?? {}) as ErrorFields;
-  const ofServers =
-    servers instanceof Map ? [...(servers as Map<string, ErrorFields>).values()] : [];
-  const held = [
-    cause,
-    lastNodeError,
-    ...(Array.isArray(errors) ? (errors as unknown[]) : []),
-    ...ofServers.map((server) => server['error']),
+  const ofServers = servers instanceof Map ? [...(servers as Map<string, ErrorFields>)] : [];
+  // `previousErrors` is why a transaction of Redis was not begun.
+  const held = [cause, lastNodeError, ...listOf(errors), ...listOf(previousErrors)];
+  return [
+    { error, at: at ?? connectionOf(error) },
+    ...held.flatMap((one) => withCauses(one, depth - 1, at)),
+    ...ofServers.flatMap(([address, server]) => withCauses(server['error'], depth - 1, address)),
   ];
-  return [error, ...held.flatMap((one) => withCauses(one, depth - 1))];
+}
+
+/**
+ * The server of an error of MongoDB's driver: in its `address`, or in its words where a connection
+ * has ended or the server has a wrong version.
+ */
+function connectionOf({ name, message, address }: ErrorFields): string | undefined {
+  if (!String(name).startsWith('Mongo')) return undefined;
+  if (typeof address === 'string') return address;
+  return /\b(?:connection \S+ to|Server at) (\S+:\d+) /.exec(String(message))?.[1];
 }
 
 /** The first error that has signs of one of the causes. */
-function firstOf(causes: Causes, errors: readonly ErrorFields[]): ServerFailure | undefined {
-  for (const error of errors) {
-    const signs = signsOf(error);
-    for (const [code, [pattern, sentence]] of Object.entries(causes)) {
-      const [match, ...captured] = pattern.exec(signs) ?? [];
-      if (match === undefined) continue;
-      const told = captured.filter(Boolean).join(' ') || codeOf(error);
-      return { code: code as ServerCode, sentence, told };
-    }
+function firstOf(causes: Causes, errors: readonly Held[]): ServerFailure | undefined {
+  for (const { error } of errors) {
+    const found = matchOf(causes, error);
+    if (found === undefined) continue;
+    const { code } = found;
+    const alike = errors.filter((one) => matchOf(causes, one.error)?.code === code);
+    const parts = code === 'certificate_name' ? certified(errors) : {};
+    return {
+      ...found,
+      parts: { ...found.parts, ...parts },
+      at: [...new Set(alike.flatMap(({ at }) => at ?? []))],
+    };
   }
   return undefined;
+}
+
+function matchOf(causes: Causes, error: ErrorFields): Omit<ServerFailure, 'at'> | undefined {
+  const signs = signsOf(error);
+  for (const [code, [pattern, sentence]] of Object.entries(causes)) {
+    const match = pattern.exec(signs);
+    if (match === null) continue;
+    const captured = match.groups === undefined ? match.slice(1).filter(Boolean).join(' ') : '';
+    // A number has a name beside it.
+    const told = /\D/.test(captured) ? captured : (codeOf(error) ?? captured);
+    return {
+      code: code as ServerCode,
+      sentence,
+      told: told || undefined,
+      parts: partsOf(match.groups),
+    };
+  }
+  return undefined;
+}
+
+const NAMES_MOST = 200;
+
+/** The name that we use, and those of the certificate. */
+function certified(errors: readonly Held[]): Readonly<Record<string, string>> {
+  for (const { error } of errors) {
+    const { cert, message } = error;
+    const [, asked] = /(?:Host|IP): (\S+?)\.? is not in the cert's/.exec(String(message)) ?? [];
+    const { subjectaltname: names } = (cert ?? {}) as { readonly subjectaltname?: string };
+    if (asked !== undefined && cert !== undefined)
+      return { asked, names: (names ?? '').slice(0, NAMES_MOST) };
+  }
+  return {};
+}
+
+/** The last version of MongoDB with each wire version that is too old. */
+const WIRE_VERSIONS = ['2.4', '2.4', '2.6', '3.0', '3.2', '3.4', '3.6', '4.0', '4.2'];
+
+function partsOf(groups: Readonly<Record<string, string | undefined>> = {}) {
+  const found = groups['wire'] && (WIRE_VERSIONS[Number(groups['wire'])] ?? '?');
+  return defined({ ...groups, found }) as Readonly<Record<string, string>>;
 }
 
 function signsOf(error: ErrorFields): string {
@@ -231,16 +176,83 @@ function signsOf(error: ErrorFields): string {
 }
 
 /** A relay's reply code helps an operator most. */
-function codeOf({ responseCode, codeName, code, statusCode }: ErrorFields): string | undefined {
-  const told = responseCode ?? code ?? statusCode;
+function codeOf(error: ErrorFields): string | undefined {
+  const { responseCode, codeName, code, statusCode } = error;
+  // The number that a browser's error has says less than its name.
+  const told = responseCode ?? (error instanceof DOMException ? undefined : code) ?? statusCode;
   if (typeof told !== 'string' && typeof told !== 'number') return undefined;
   return typeof codeName === 'string' ? `${codeName}, ${told}` : String(told);
 }
 
-/** A server ended the connection, which the library does not call an error. */
-export class ConnectionEndedError extends Error {
-  override readonly name = 'ConnectionEndedError';
+/** Of one error, and of all its causes together. */
+const SAID_MOST = { one: 300, all: 1_000 };
+
+/**
+ * The errors' own messages with class and code, for the log: without logins, addresses of e-mail,
+ * and what a server quotes of commands and documents.
+ */
+export function saidBy(thrown: unknown): string {
+  const lines = withCauses(thrown, MAX_DEPTH).map(({ error, at }) => {
+    const code = codeOf(error);
+    const kind = `${String(error['name'])}${code === undefined ? '' : ` (${code})`}`;
+    const message = withoutQuotes(String(error['message'])).slice(0, SAID_MOST.one);
+    return `${at === undefined ? '' : `${at}: `}${kind}: ${message}`;
+  });
+  return [...new Set(lines)].join('; ').slice(0, SAID_MOST.all).toWellFormed();
 }
+
+/** A name before a login. */
+const LOGIN_NAME = String.raw`\b([\w-]*(?:password|passwd|pwd|token|secret|api[_-]?key)|user(?:name)?)`;
+const QUOTED = String.raw`"[^"]*"?|'[^']*'?`;
+const GIVEN = new RegExp(`${LOGIN_NAME}["'\`]? ?[=:] ?(?:${QUOTED}|\\S+)`, 'gi');
+const NAMED = new RegExp(`${LOGIN_NAME} (?:${QUOTED})`, 'gi');
+/** What comes after it is quoted: of a command, a row or a key. */
+const BEFORE_QUOTE = [
+  /(with args beginning with:|dup key:?|Key \(|Failing row contains|\bcommand ['"`]?auth\b).*$/i,
+  /(\bauth (?:plain|login|\S*(?:oauth|scram|md5)\S*)).*$/i,
+  /((?:\bcommand (?:un|not )\w+|\b(?:un\w+|bad|invalid) command):).*$/i,
+] as const;
+
+function withoutQuotes(message: string): string {
+  const named = message
+    .slice(0, 4 * SAID_MOST.one)
+    .replaceAll(/\s+/g, ' ')
+    .replaceAll(/:\/\/.*@\S*/g, '://…')
+    .replaceAll(/(?:"[^"]*"|\S+)(?:@|%40)\S+/g, '…')
+    .replaceAll(/\{.*\}|\{.*$/g, '{…}');
+  return BEFORE_QUOTE.reduce((text, sign) => text.replace(sign, '$1 …'), named)
+    .replaceAll(/\b(bearer|basic) \S+/gi, '$1 …')
+    .replaceAll(GIVEN, '$1=…')
+    .replaceAll(NAMED, '$1 …');
+}
+
+/** What a server says first tells what it is. */
+const SERVERS = [
+  [/^HTTP\//, 'an HTTP server'],
+  // Answers to PING, also of one that refuses it.
+  [/^(?:\+PONG|-(?:ERR|NOAUTH|NOPERM|DENIED|LOADING|MASTERDOWN|MISCONF|BUSY)\b)/, 'Redis'],
+  [/^\+OK/, 'a mailbox server (POP3)'],
+  [/^\* OK/, 'a mailbox server (IMAP)'],
+  [/^(?:220|421|554)[ -]/, 'a mail server'],
+  [/^SSH-/, 'an SSH server'],
+] as const;
+
+/** Undefined if the bytes are of no server that we know. */
+export const serverOf = (bytes: string): string | undefined =>
+  SERVERS.find(([sign]) => sign.test(bytes))?.[1];
+
+/** Whether a server has ended TLS, and so speaks it. */
+export const isTlsAlert = (message: string): boolean => /SSL alert number \d/.test(message);
+
+/**
+ * What our clients find, and no library calls an error: a server ended the connection; a Sentinel
+ * answers where a server with data should; a server loads its data; the Sentinels know no primary
+ * of our name, and `message` has the names that they know.
+ */
+export const foundError = (
+  name: 'ConnectionEnded' | 'IsSentinel' | 'Loading' | 'UnknownPrimary',
+  message = '',
+): Error => Object.assign(new Error(message), { name: `${name}Error` });
 
 /* Of Redis. */
 
@@ -253,6 +265,9 @@ export const isElsewhere = ({ message }: Error): boolean => /^(?:MOVED|ASK) /.te
 export const isReplica = ({ message }: Error): boolean => message.includes('READONLY');
 
 /* Of MongoDB and FerretDB. */
+
+export const lacksLogin = ({ message }: Error): boolean =>
+  message.includes('requires authentication');
 
 export const isDeadlock = (errmsg: unknown): boolean => String(errmsg).includes('deadlock');
 

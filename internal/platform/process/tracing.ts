@@ -9,6 +9,7 @@ import {
   context,
   diag,
   DiagLogLevel,
+  INVALID_SPAN_CONTEXT,
   isSpanContextValid,
   trace,
   type Context,
@@ -17,11 +18,11 @@ import {
   type SpanContext,
   type SpanOptions,
 } from '@opentelemetry/api';
-import type { Probe } from './probe.ts';
+import type { Probe, Fault } from './fault.ts';
 import { contactFault } from './contact-failure.ts';
-import type { Fault } from './fault.ts';
 import { withDeadline } from './deadline.ts';
 import type { Logger } from './log.ts';
+import { saidBy } from './server-words.ts';
 
 export interface NamedSpan extends SpanOptions {
   readonly name: string;
@@ -30,6 +31,11 @@ export interface NamedSpan extends SpanOptions {
 }
 
 const tracer = trace.getTracer('partner-ingest');
+let tracing = false;
+
+/** Without it, a span has no trace of its own. */
+export const isTracing = (): boolean => tracing;
+const NO_SPAN = trace.wrapSpanContext(INVALID_SPAN_CONTEXT);
 
 /** The caller must end the span. */
 export function startSpan({ name, parent, ...options }: NamedSpan): Span {
@@ -41,6 +47,7 @@ export function inSpan<T>(
   { name, parent = context.active(), ...options }: NamedSpan,
   work: (span: Span) => Promise<T>,
 ): Promise<T> {
+  if (!tracing) return work(NO_SPAN);
   return tracer.startActiveSpan(name, options, parent, (span) => ending([span], () => work(span)));
 }
 
@@ -53,7 +60,7 @@ export function inSpans<T>(
   parents: readonly (string | undefined)[],
   work: (traceparents: readonly (string | undefined)[]) => Promise<T>,
 ): Promise<T> {
-  if (!parents.some(isSampled)) return work(parents);
+  if (!tracing || !parents.some(isSampled)) return work(parents);
   const spans = parents.map((parent) =>
     isSampled(parent) ? startSpan({ ...options, parent: contextOf(parent) }) : undefined,
   );
@@ -144,6 +151,7 @@ export async function startTracing(
     { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true },
   );
   sdk.start();
+  tracing = true;
   return {
     warnings,
     close: () => withDeadline(sdk.shutdown(), CLOSE_MS, 'sending the last spans'),
@@ -170,14 +178,14 @@ function complaints(log: Logger) {
       const at = performance.now();
       // A failed export is reported as the JSON of its error, which may quote the collector's
       // answer.
+      const error: unknown = words[0] === '{' ? { message: '', ...JSON.parse(words) } : undefined;
       const fault =
-        words[0] === '{'
-          ? contactFault(COLLECTOR, { message: '', ...JSON.parse(words) })
-          : { code: 'traces_incomplete', words };
+        error === undefined ? { code: 'traces_incomplete', words } : contactFault(COLLECTOR, error);
       last = { at, fault };
       untold += 1;
       if (at - loggedAt < COMPLAINT_MS) return;
-      const fields = { reason: fault.words, untold: untold - 1 };
+      const said = error === undefined ? {} : { said: saidBy(error) };
+      const fields = { reason: fault.words, ...said, untold: untold - 1 };
       log.warn(fields, 'traces are incomplete; requests are not affected');
       loggedAt = at;
       untold = 0;

@@ -2,7 +2,7 @@
  * The database's time, for all processes; the monotonic clock continues it between measurements.
  */
 import type { Db } from 'mongodb';
-import type { Probe } from '../process/probe.ts';
+import type { Probe } from '../process/fault.ts';
 import { systemClock, type Clock } from '../process/clock.ts';
 import { withDeadline } from '../process/deadline.ts';
 import type { Loop, Loops } from '../process/loop.ts';
@@ -19,14 +19,14 @@ const STEP_MS = 5_000;
  * first measurement the time is the local one: a process must not work until `known`.
  */
 export class DatabaseClock implements Clock {
-  readonly #local: Clock;
+  readonly monotonicMs: () => number;
   /** The database's time minus our monotonic time. */
   #offsetMs: number;
   #known = false;
   #steppedAtMs: number | undefined;
 
   constructor(local: Clock = systemClock) {
-    this.#local = local;
+    this.monotonicMs = local.monotonicMs.bind(local);
     this.#offsetMs = local.now().getTime() - local.monotonicMs();
   }
 
@@ -41,10 +41,6 @@ export class DatabaseClock implements Clock {
 
   now(): Date {
     return new Date(this.monotonicMs() + this.#offsetMs);
-  }
-
-  monotonicMs(): number {
-    return this.#local.monotonicMs();
   }
 
   /** The database read its clock between request and answer, which bounds the offset. */

@@ -1,11 +1,10 @@
 /** Connects to MongoDB in the background and creates missing indexes. */
 import { MongoServerError, type Db } from 'mongodb';
-import type { Probe } from '../process/probe.ts';
+import type { Probe, Fault } from '../process/fault.ts';
 import { retryUntilDone } from '../process/deadline.ts';
 import { defined } from '../process/defined.ts';
-import type { Fault } from '../process/fault.ts';
 import type { Logger } from '../process/log.ts';
-import { namedIn } from '../process/server-words.ts';
+import { lacksLogin, namedIn, saidBy } from '../process/server-words.ts';
 import { answeredWithin } from './inside-mongodb.ts';
 import { connectMongo, mongoFault } from './mongo.ts';
 
@@ -72,20 +71,17 @@ function forOperator(error: unknown, collection: string, names: readonly string[
   if (!(error instanceof MongoServerError)) return error;
   const { code, message } = error;
   const all = `${collection}: indexes ${names.join(', ')}`;
-  if (code === UNAUTHORIZED) {
-    return new IndexError(
-      `${all}: the user of MONGODB_URI has no right to create them; give it readWrite`,
-    );
-  }
+  const faulty = (words: string) => new IndexError(words, { cause: error });
+  if (code === UNAUTHORIZED && !lacksLogin(error))
+    return faulty(`${all}: the user of MONGODB_URI has no right to create them; give it readWrite`);
   if (CONFLICTS.includes(Number(code))) {
     const [first = all] = namedIn(message, names).map((name) => `${collection}: index ${name}`);
-    return new IndexError(
+    return faulty(
       `${first} exists under another name or definition; drop it, and it is made again`,
     );
   }
-  if (code === DUPLICATE_KEY) {
-    return new IndexError(`${all}: documents that are there already have the same unique key`);
-  }
+  if (code === DUPLICATE_KEY)
+    return faulty(`${all}: documents that are there already have the same unique key`);
   return error;
 }
 
@@ -101,7 +97,8 @@ export function makeFirstContact(db: Db, indexes: readonly IndexDefinition[], lo
     const { words: reason } = found;
     if (fault?.words === reason) return;
     fault = found;
-    log.warn({ ...defined({ err: error }), reason }, `${what}; trying again`);
+    const said = error === undefined ? undefined : saidBy(error);
+    log.warn({ ...defined({ err: error, said }), reason }, `${what}; trying again`);
   };
   const ofIndexes = (words: string): Fault => ({ code: 'indexes', of: 'MongoDB', words });
   const attempt = async (): Promise<void> => {
@@ -109,17 +106,19 @@ export function makeFirstContact(db: Db, indexes: readonly IndexDefinition[], lo
     await connectMongo(db.client, CONNECT_WITHIN_MS);
     await ensureIndexes(db, indexes, (words) => report(ofIndexes(words)));
   };
-  const whenDone = retryUntilDone(attempt, {
-    ...FIRST_CONTACT_RETRY,
-    signal: stop.signal,
-    onFailure: (error) =>
-      report(
-        error instanceof IndexError ? ofIndexes(error.message) : mongoFault(db.client, error),
-        error,
-      ),
-  }).then(() => {
+  const untilDone = async (): Promise<void> => {
+    await retryUntilDone(attempt, {
+      ...FIRST_CONTACT_RETRY,
+      signal: stop.signal,
+      onFailure: (error) =>
+        report(
+          error instanceof IndexError ? ofIndexes(error.message) : mongoFault(db.client, error),
+          error,
+        ),
+    });
     fault = undefined;
-  });
+  };
+  const whenDone = untilDone();
   return {
     whenDone,
     /** A readiness probe; empty once done. */
@@ -129,6 +128,12 @@ export function makeFirstContact(db: Db, indexes: readonly IndexDefinition[], lo
       (consequences: Probe): Probe =>
       () =>
         fault === undefined ? consequences() : [],
+    /** A database that was emptied lost its indexes, too: without unique ones nothing is ready. */
+    again: (): void => {
+      if (fault !== undefined || indexes.length === 0) return;
+      report(ofIndexes('the database was emptied or replaced: its indexes are verified again'));
+      void untilDone();
+    },
     stop: (): void => stop.abort(),
   };
 }

@@ -42,7 +42,7 @@ export async function* pagesOf<T extends { readonly _id: string }>(
     readonly projection?: Document;
     readonly after?: string | undefined;
     readonly until?: string | undefined;
-  },
+  } & Pick<FindOptions, 'readPreference'>,
 ): AsyncGenerator<T[]> {
   const { size = WALK_PAGE, after: from, until, ...read } = options;
   let after = from;

@@ -8,15 +8,16 @@ import {
   type Document,
   type MongoClientOptions,
 } from 'mongodb';
-import { contactFault } from '../process/contact-failure.ts';
+import { askWhoAnswers, Contact, contactFault, type Place } from '../process/contact-failure.ts';
 import { isLoopback } from '../http/networks.ts';
 import { DeadlineError, withDeadline } from '../process/deadline.ts';
 import { defined } from '../process/defined.ts';
-import type { Fault } from '../process/fault.ts';
-import { NewerVersionError } from '../process/newer-version.ts';
+import { NewerVersionError, type Fault, type Probe } from '../process/fault.ts';
+import type { Logger } from '../process/log.ts';
 import { isDeadlock } from '../process/server-words.ts';
 import type { NamedSpan } from '../process/tracing.ts';
 import './inside-mongodb.ts';
+import { attemptAt, watchMembers } from './mongo-members.ts';
 
 /** The driver would wait 30 s. */
 const SERVER_SELECTION_TIMEOUT_MS = 2_000;
@@ -46,7 +47,7 @@ export function createMongo(
   options: MongoClientOptions = {},
 ): MongoClient {
   const socketTimeoutMS = options.socketTimeoutMS ?? SOCKET_TIMEOUT_MS;
-  return new MongoClient(withoutOurOptions(uri), {
+  const client = new MongoClient(withoutOurOptions(uri), {
     appName,
     serverSelectionTimeoutMS: SERVER_SELECTION_TIMEOUT_MS,
     connectTimeoutMS: CONNECT_TIMEOUT_MS,
@@ -61,6 +62,8 @@ export function createMongo(
     ignoreUndefined: true,
     ...options,
   });
+  watchMembers(client);
+  return client;
 }
 
 /** Throws if the driver cannot read the URI; its message may quote the URI. */
@@ -88,6 +91,7 @@ export async function connectMongo(client: MongoClient, withinMs: number): Promi
     await withDeadline(client.connect(), withinMs, 'connecting');
   } catch (error) {
     const isSilent = error instanceof DeadlineError && srvHost !== undefined && hosts.length === 0;
+    await askWhoAnswers(error, attemptAt(client, error).at);
     throw isSilent ? Object.assign(error, { code: 'ETIMEOUT', syscall: 'querySrv' }) : error;
   }
 }
@@ -95,15 +99,64 @@ export async function connectMongo(client: MongoClient, withinMs: number): Promi
 /** For operators; contains no user or password. */
 export function mongoFault(client: MongoClient | undefined, error: unknown): Fault {
   if (error instanceof NewerVersionError) return { code: 'newer_version', words: error.message };
-  const { hosts, srvHost, tls } = client?.options ?? {};
-  const place = {
+  return contactFault(placeOf(client), error, client && attemptAt(client, error));
+}
+
+/** A write may fail while reads succeed, so only a later write ends the warning, or this time. */
+const WRITE_FAILED_MS = 300_000;
+/** One item of many may fail. */
+const QUIET_MS = 5_000;
+
+/** Tells the log and `/readyz` of writes that fail. */
+export class WriteContact {
+  readonly #client: MongoClient;
+  readonly #contact: Contact;
+  #failedAtMs = -Infinity;
+  #hasWritten = true;
+
+  constructor(client: MongoClient, log: Logger) {
+    this.#client = client;
+    this.#contact = new Contact(placeOf(client), log);
+    // The first contact asks what answers there.
+    this.#contact.ok();
+  }
+
+  failed(error: unknown): void {
+    this.#failedAtMs = performance.now();
+    this.#hasWritten = false;
+    this.#contact.failed(error, attemptAt(this.#client, error));
+  }
+
+  /** A write has succeeded; returns whether that ends the failure. */
+  ok(): boolean {
+    this.#hasWritten = true;
+    return this.#hasEnded();
+  }
+
+  readonly warnings: Probe = () => (this.#hasEnded() ? [] : this.#contact.warnings());
+
+  #hasEnded(): boolean {
+    const quietMs = this.#hasWritten ? QUIET_MS : WRITE_FAILED_MS;
+    if (performance.now() - this.#failedAtMs < quietMs) return false;
+    this.#contact.ok();
+    return true;
+  }
+}
+
+function placeOf(client: MongoClient | undefined): Place {
+  const { hosts, srvHost, tls, credentials } = client?.options ?? {};
+  const source = credentials?.source;
+  return {
     name: 'MongoDB',
     at: hosts?.join(', ') || srvHost,
     setting: 'MONGODB_URI',
+    ...(source === undefined
+      ? {}
+      : { login: `user and password in MONGODB_URI, and its authSource, which is ${source}` }),
     certificate: 'tlsCertificateKeyFile of MONGODB_URI',
+    speaks: 'MongoDB',
     ...defined({ tls }),
   };
-  return contactFault(place, error);
 }
 
 function withoutOurOptions(uri: string): string {
@@ -133,8 +186,8 @@ export interface WriteReply {
     readonly code: number;
     readonly errmsg?: string;
   }[];
-  /** False if the items were applied but no majority acknowledged them. */
-  readonly durable: boolean;
+  /** Why no majority acknowledged the items, which were applied. */
+  readonly concern?: Error;
 }
 
 /**
@@ -156,19 +209,17 @@ export async function writeTogether<T extends Document>(
   const writeConcern = { w: 'majority', j: true, wtimeout: Math.round(majorityMs) };
   const command = { ...name, ...items, ordered: false, writeConcern };
   try {
-    const reply = await withDeadline(
-      db.command(command, { signal: over.signal, ignoreUndefined: true }),
-      deadlineMs,
-      'write',
-    );
-    return { n: reply['n'], writeErrors: reply['writeErrors'] ?? [], durable: true };
+    const asked = db.command(command, { signal: over.signal, ignoreUndefined: true });
+    return writeReply(await withDeadline(asked, deadlineMs, 'write'));
   } catch (error) {
-    if (!(error instanceof MongoWriteConcernError)) throw error;
-    const reply = error.result;
-    return { n: Number(reply['n']), writeErrors: reply['writeErrors'] ?? [], durable: false };
-  } finally {
     over.abort(WRITE_TIMED_OUT);
+    if (!(error instanceof MongoWriteConcernError)) throw error;
+    return writeReply(error.result, error);
   }
+}
+
+function writeReply({ n, writeErrors = [] }: Document, concern?: Error): WriteReply {
+  return { n, writeErrors, ...defined({ concern }) };
 }
 
 /** Updates the documents in `ids` that match `q`; repeating it must change nothing. */
@@ -236,7 +287,9 @@ function updateOf(ids: readonly string[], q: Document, u: Document): UpdateItem 
 
 /** Rejects with `NotDurableError`, although the writes may stand. */
 export function requireDurable(reply: WriteReply): WriteReply {
-  if (!reply.durable) throw new NotDurableError('no majority acknowledged the write in time');
+  const { concern: cause } = reply;
+  if (cause !== undefined)
+    throw new NotDurableError('no majority acknowledged the write in time', { cause });
   return reply;
 }
 
@@ -245,11 +298,22 @@ export class NotDurableError extends Error {
   override readonly name = 'NotDurableError';
 }
 
-/** An update that matches nothing still waits for the majority. Rejects when no answer came. */
-export async function takesWrites<T extends Document>(collection: Collection<T>): Promise<boolean> {
+/** An update that matches nothing still waits for the majority. Rejects with what prevents it. */
+export async function takesWrites<T extends Document>(collection: Collection<T>): Promise<true> {
   const nothing = { q: { _id: '' }, u: { $set: { probed: true } } };
-  const { durable, writeErrors } = await writeTogether(collection, { updates: [nothing] });
-  return durable && writeErrors.length === 0;
+  const reply = await writeTogether(collection, { updates: [nothing] });
+  const failure = failureIn(reply);
+  if (failure !== undefined) throw failure;
+  return true;
+}
+
+/** The error of the first item that failed, or of the majority. */
+export function failureIn({ writeErrors: [first], concern }: WriteReply): Error | undefined {
+  return first === undefined ? concern : errorOf(first);
+}
+
+function errorOf({ code, errmsg = 'a write failed' }: WriteReply['writeErrors'][number]) {
+  return new MongoServerError({ message: errmsg, code });
 }
 
 const WRITE_CONFLICT = 112;
@@ -298,10 +362,9 @@ export async function sendPastLockConflicts<Item>(
     const again: Item[] = [];
     for (const writeError of reply.writeErrors) {
       const parts = apart(sent[writeError.index]!);
-      const { code, errmsg = 'a write failed' } = writeError;
       if (parts.length > 1 || (isLockConflict(writeError) && sends < CONFLICT_TRIES))
         again.push(...parts);
-      else failed.set(parts[0]!, new MongoServerError({ message: errmsg, code }));
+      else failed.set(parts[0]!, errorOf(writeError));
     }
     left = again;
   }

@@ -2,7 +2,7 @@
 import { defined } from '../process/defined.ts';
 import { isLoopback } from '../http/networks.ts';
 
-interface HostAndPort {
+export interface HostAndPort {
   readonly host: string;
   readonly port: number;
 }

@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { HintOutbox } from './hint-outbox.ts';
+import { HintOutbox } from './enqueue.ts';
 import type { Hint } from './job.ts';
 
 /** An outbox whose Redis can fail; `sent` and `otherwise` hold the ids of hints in order. */

@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { clientNameOf, relayOf, type TlsMode } from './relay.ts';
+import { clientNameOf, relayOf, type TlsMode } from './mailer.ts';
 
 test.each<[string, object]>([
   ['smtp://relay.example', { host: 'relay.example', port: 587, secure: false }],

@@ -1,6 +1,6 @@
 /** However many reads a partner has waiting, another's waits for a few of them. */
 import { expect, test } from '@jest/globals';
-import { FairReads } from './look-up-status.ts';
+import { FairReads } from './fair-reads.ts';
 
 test('waiting reads are served partner by partner', async () => {
   const served: string[] = [];
@@ -20,4 +20,13 @@ test('waiting reads are served partner by partner', async () => {
   gate.resolve();
   await Promise.all(asked);
   expect(served.indexOf('b1')).toBeLessThan(4);
+});
+
+test('nothing is read for a client that has left', async () => {
+  const reads = new FairReads<string, string>({
+    max: 16,
+    together: 1,
+    query: () => Promise.reject(new Error('read all the same')),
+  });
+  await expect(reads.read('a', ['a', ''], AbortSignal.abort())).rejects.toThrow('has left');
 });

@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { PARTNER_LABELS, PartnerLabels } from './partner-labels.ts';
+import { PARTNER_LABELS, PartnerLabels } from './metrics.ts';
 
 test('the first partners keep their names, and all others share one', () => {
   const labels = new PartnerLabels();

@@ -1,6 +1,6 @@
 /** What is stored of an idempotency key. */
 import { expect, test } from '@jest/globals';
-import { idempotencyDigest } from './idempotency.ts';
+import { idempotencyDigest } from './submission.ts';
 
 test('the same key of another partner has another digest', () => {
   const digests = [
