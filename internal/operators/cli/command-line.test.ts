@@ -37,6 +37,8 @@ async function runOn(open: () => CommandStores, ...words: readonly string[]) {
     stdout,
     note: (text) => void (notes += `${text}\n`),
     keysNamespace: 'keys',
+    followsPartners: false,
+    processes: [],
     clock: { now: () => now, monotonicMs: () => systemClock.monotonicMs() },
     openStores,
     catchStop: () => new AbortController().signal,

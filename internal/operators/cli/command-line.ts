@@ -11,10 +11,8 @@ import {
   Option,
   type OutputConfiguration,
 } from 'commander';
-import { MongoError } from 'mongodb';
 import { parse } from 'yaml';
 import type { z } from 'zod';
-import { isContactFailure } from '../../platform/process/server-words.ts';
 import { DeadlineError } from '../../platform/process/deadline.ts';
 import { NotDurableError } from '../../platform/stores/mongo.ts';
 import { tookTooLong } from '../../platform/stores/mongo-read.ts';
@@ -23,6 +21,7 @@ import { printableJson } from '../view/terminal.ts';
 import {
   CommandError,
   EXIT,
+  isOfStore,
   optionsAt,
   UsageError,
   type Call,
@@ -35,6 +34,7 @@ import {
   type Report,
   type Values,
 } from './command.ts';
+import { OrderRefused } from '../orders/order.ts';
 import { erase } from './erase.ts';
 import {
   aside,
@@ -50,6 +50,7 @@ import {
   resend,
   retry,
 } from './orders.ts';
+import { receiptKeys, receiptMissing, receiptVerify } from './receipts.ts';
 import {
   audit,
   exportRequests,
@@ -60,11 +61,15 @@ import {
   partnerList,
   show,
 } from './queries.ts';
+import { rejudge } from './rejudge.ts';
+import { partnerManifests } from './partner-manifest.ts';
+import { status } from './status.ts';
 
 const PROGRAM = 'partner-ingest';
 
 /** Ordered as in the help. */
 export const commands: readonly Command[] = [
+  status,
   show,
   find,
   retry,
@@ -76,14 +81,19 @@ export const commands: readonly Command[] = [
   bounce,
   exportRequests,
   audit,
+  rejudge,
   aside,
   erase,
   partnerList,
+  partnerManifests,
   ...partnerFlags,
   partnerHolds,
   keysNew,
   keysList,
   keysRevoke,
+  receiptKeys,
+  receiptVerify,
+  receiptMissing,
   installation,
   moveInstallation,
 ];
@@ -164,14 +174,15 @@ function checkTogether(name: string, { idempotencyKey, partner, since, until }: 
     throw new UsageError(`${name}: --since must be before --until`);
 }
 
-interface Surroundings extends Pick<Call, 'clock' | 'keysNamespace'> {
+interface Surroundings extends Pick<
+  Call,
+  'clock' | 'followsPartners' | 'keysNamespace' | 'processes' | 'storeFault'
+> {
   readonly stdout: Writable;
   readonly note: Call['note'];
   readonly openStores: (values: Values) => CommandStores;
   /** Without this call, a signal ends the process. */
   readonly catchStop: () => AbortSignal;
-  /** Contains no user or password. */
-  readonly storeFault: (error: unknown) => string;
 }
 
 export async function runCommand(
@@ -218,9 +229,12 @@ async function print(
   { stdout, note }: Printer,
 ): Promise<ExitCode> {
   if ('lines' in told) {
-    for await (const line of told.lines)
-      if (!write(printableJson(line), stdout)) await once(stdout, 'drain');
-    return EXIT.ok;
+    const { lines, textOf = printableJson, end } = told;
+    const lineOf = isJson ? printableJson : textOf;
+    for await (const line of lines) if (!write(lineOf(line), stdout)) await once(stdout, 'drain');
+    const { notes = [], code = EXIT.ok } = end?.() ?? {};
+    for (const one of notes) note(one);
+    return code;
   }
   const { json, text, notes = [], code = EXIT.ok } = told;
   const shown = isJson ? printableJson(json, 2) : text;
@@ -243,14 +257,14 @@ function explain(error: unknown, surroundings: Surroundings): ExitCode {
     return code;
   };
   if (error instanceof CommandError) return say(error.message, error.code);
+  if (error instanceof OrderRefused) return say(error.message, EXIT.found);
   if (error instanceof DeadlineError || error instanceof NotDurableError) {
     return say(
       'MongoDB took too long; what was begun may be done: give the command again',
       EXIT.storeAway,
     );
   }
-  // The system, not the driver, reports a failed look-up of a "mongodb+srv" name.
-  if (!(error instanceof MongoError) && !isContactFailure(error)) {
+  if (!isOfStore(error)) {
     const name = error instanceof Error ? `${error.name}: ${error.message}` : 'unknown error';
     return say(`a fault of this program (${name})`, EXIT.fault);
   }

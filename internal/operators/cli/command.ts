@@ -1,10 +1,14 @@
 /** An operator's command: its arguments and its report. */
+import { MongoError } from 'mongodb';
 import { z } from 'zod';
 import { givenFields, type OrderStores } from '../orders/order.ts';
+import type { KeptFindings } from '../../partner/kept-findings.ts';
 import { isKeysOf } from '../../installation/installation.ts';
 import { KEY_ID_LENGTH } from '../../partner/api-key.ts';
 import { isPartnerId } from '../../partner/key-secret.ts';
 import type { Clock } from '../../platform/process/clock.ts';
+import { DeadlineError } from '../../platform/process/deadline.ts';
+import { isContactFailure } from '../../platform/process/server-words.ts';
 import type { Reads } from '../view/reads.ts';
 import { fields, text, TEXT_MAX, when } from '../view/search-fields.ts';
 
@@ -37,7 +41,16 @@ export class UsageError extends CommandError {
   }
 }
 
-export type CommandStores = OrderStores & Pick<Reads, 'accountRequestsKeptMs'>;
+/** The system, not the driver, reports a failed look-up of a "mongodb+srv" name. */
+export const isOfStore = (error: unknown): boolean =>
+  error instanceof MongoError || error instanceof DeadlineError || isContactFailure(error);
+
+export type CommandStores = OrderStores &
+  Pick<Reads, 'accountRequestsKeptMs' | 'traffic'> & {
+    readonly kept: KeptFindings;
+    /** An accepted live request is kept at least as long. */
+    readonly acceptedKeptMs: number;
+  };
 
 /** One model, as text for people or as JSON for programs. */
 export interface Report {
@@ -51,9 +64,13 @@ export interface Report {
   readonly fault?: unknown;
 }
 
-/** One line of JSON for each, written as fast as it is read. */
-export interface Lines {
-  readonly lines: AsyncIterable<object>;
+/** One line for each, written as fast as it is read. */
+export interface Lines<Line extends object = object> {
+  readonly lines: AsyncIterable<Line>;
+  /** For people; else a line is JSON. */
+  readonly textOf?: (line: Line) => string;
+  /** What is said behind the last line. */
+  readonly end?: () => Pick<Report, 'notes' | 'code'>;
 }
 
 export interface Call {
@@ -65,6 +82,12 @@ export interface Call {
   /** Reading this catches Ctrl-C, so only commands that can stop between two pages do it. */
   readonly stop: AbortSignal;
   readonly keysNamespace: string;
+  /** Whether the controller follows `Partner`s. */
+  readonly followsPartners: boolean;
+  /** Admin addresses of the processes. */
+  readonly processes: readonly string[];
+  /** Says why the database failed, without user or password. */
+  readonly storeFault: (error: unknown) => string;
   /** Opens the stores at first use. */
   readonly stores: CommandStores;
 }
@@ -86,6 +109,7 @@ export const RATE_DEFAULT = 1_000;
 /** No store is faster. */
 const RATE_MAX = 1_000_000;
 const WHO_MAX = 100;
+const FILE_MAX = 4_096;
 
 const count = (max: number) => {
   const rule = `It must be a whole number from 1 to ${max}.`;
@@ -106,6 +130,9 @@ export const keySource: Positional = {
     .refine(isKeysOf, 'It must be the name of a namespace, or directory: and an absolute path.'),
 };
 
+const path = z.string().min(1, 'It needs a value.');
+const withoutSlash = (url: string): string => url.replace(/\/$/, '');
+
 const flag = (flags: string, about: string) => ({ flags, about });
 const option = <Schema extends z.ZodType>(flags: string, about: string, schema: Schema) => ({
   flags,
@@ -121,6 +148,15 @@ export function optionsAt(now: Date) {
     yes: flag('--yes', 'do it; without this nothing changes and what would happen is listed'),
     test: flag('--test', 'for tests: nothing it submits is real'),
     count: flag('--count', 'how many of each kind, instead of a list'),
+    replay: flag('--replay', 'after a restore: repeat what the erasure register names'),
+    issuer: option(
+      '--issuer <URL>',
+      'base URL of the service, up to /api/v1, in a first set of keys',
+      z.url({ protocol: /^https?$/, error: 'It must be a URL.' }).transform(withoutSlash),
+    ),
+    beside: option('--beside <FILE>', 'the set that gets one more key; - is standard input', path),
+    body: option('--body <FILE>', 'the body that was sent', path),
+    keys: option('--keys <KEYS>', 'the JWK set of the service, as a file or as JSON', path),
     as: option(
       '--as <NAME>',
       'who you are, for operator_audit (default: $USER, else the account of the system)',
@@ -147,6 +183,11 @@ export function optionsAt(now: Date) {
       'of the request, without quotes; needs --partner',
       text(TEXT_MAX),
     ),
+    history: option(
+      '--history <FILE>',
+      'compare this history of prove.mjs with what is stored; "-" reads standard input',
+      text(FILE_MAX),
+    ),
     limit: option('--limit <N>', `at most this many, up to ${PAGE_MAX}`, count(PAGE_MAX)),
     request: option('--request <REQUEST_ID>', 'the request whose e-mail it is', text(TEXT_MAX)),
     messageId: option('--message-id <ID>', 'Message-ID of the e-mail', text(TEXT_MAX)),
@@ -171,7 +212,7 @@ export function optionsAt(now: Date) {
 
 export type Options = ReturnType<typeof optionsAt>;
 export type OptionName = keyof Options;
-type Flag = 'json' | 'reveal' | 'yes' | 'test' | 'count';
+type Flag = 'json' | 'reveal' | 'yes' | 'test' | 'count' | 'replay';
 
 export type Values = { readonly [Name in Flag]?: true } & {
   readonly [Name in Exclude<OptionName, Flag>]?: z.output<Options[Name]['schema']>;
@@ -184,6 +225,16 @@ export interface Positional {
   readonly schema: z.ZodType<string>;
 }
 
+export const receiptFile: Positional = {
+  syntax: '<FILE>',
+  about: 'file with receipts; - is standard input',
+  schema: path,
+};
+export const manifestFile: Positional = {
+  syntax: '<FILE>',
+  about: 'file with manifests of Secrets; - is standard input',
+  schema: path,
+};
 const ID = 'its id, the reference number of its e-mail, or the id of its account';
 const id = z.string().trim().max(TEXT_MAX, 'It is too long.');
 export const requestId: Positional = { syntax: '<REQUEST_ID>', about: ID, schema: id };

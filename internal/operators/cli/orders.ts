@@ -2,15 +2,13 @@
 import * as moves from '../orders/moves.ts';
 import {
   isFinal,
-  OrderRefused,
   runMany,
   type Given,
-  type ManyOrder,
   type Order,
   type OrderPlan,
-  type Outcome,
   type Tally,
 } from '../orders/order.ts';
+import { bulkOf, bulkOrders, listing, type BulkName, type Many, type Row } from '../orders/many.ts';
 import * as installations from '../orders/installation.ts';
 import {
   disablePartner,
@@ -25,8 +23,7 @@ import { defined } from '../../platform/process/defined.ts';
 import { printable } from '../../application/fields.ts';
 import { duration, table } from '../view/terminal.ts';
 import { timeOfId } from '../../platform/stores/ids.ts';
-import { WALK_PAGE } from '../../platform/stores/mongo-read.ts';
-import { isOpen, type State } from '../../submission/states.ts';
+import type { State } from '../../submission/states.ts';
 import type { RequestTarget } from '../view/order-words.ts';
 import { utc } from '../view/words.ts';
 import {
@@ -46,7 +43,8 @@ import {
   type OptionName,
   type Report,
 } from './command.ts';
-import { partnerSecretManifest } from './secret-manifest.ts';
+import { keyOf, partnerManifest } from './partner-manifest.ts';
+import { manifestText, partnerSecretManifest } from './secret-manifest.ts';
 
 /** Lists are cut, counts are not. */
 const CHANGES_LISTED = 200;
@@ -69,11 +67,7 @@ export function guarded({ reasoned, run, ...command }: Guarded): Command {
       // What cannot be undone is not done by "somebody in a pod".
       if (isFinal(name) && yes && call.stores.trail.nameFrom === 'host')
         throw new UsageError(`${name}: --as is missing: it cannot be undone, so say who you are`);
-      try {
-        return await run(call);
-      } catch (error) {
-        throw error instanceof OrderRefused ? new CommandError(error.message) : error;
-      }
+      return run(call);
     },
   };
 }
@@ -118,16 +112,10 @@ async function runOne({ order, atOnce, given: givenBy }: OneCommand, call: Call)
   return told(done, json.done);
 }
 
-/** A line of a list, for programs and for people. */
-interface Row {
-  readonly json: object;
-  readonly cells: readonly string[];
-}
-
 interface Summary {
   readonly json: object;
   readonly line: string;
-  readonly notes: readonly (string | false)[];
+  readonly notes: readonly string[];
   /** A repeat of the command may do what is left. */
   readonly isLeft: boolean;
   /** Where a repeat of a stopped order may begin. */
@@ -135,23 +123,14 @@ interface Summary {
 }
 
 /** An order about many targets, and how it is reported. */
-export interface Many<T> extends Omit<ManyOrder<T>, 'each' | 'paged'> {
-  readonly total: number | undefined;
-  row(target: T, plan: OrderPlan, outcome: Outcome): Row;
+export interface ToldMany<T> extends Many<T> {
   summary(tally: Tally<T>, rows: readonly Row[]): Summary | Promise<Summary>;
 }
 
-export async function runAll<T>(many: Many<T>, call: Call): Promise<Report> {
+export async function runAll<T>(many: ToldMany<T>, call: Call): Promise<Report> {
   const tally: Tally<T> = { looked: 0, possible: 0, done: 0, isStopped: false };
   const rows: Row[] = [];
-  // Long lists are cut, so what was left has room of its own.
-  const room = { planned: CHANGES_LISTED, left: CHANGES_LISTED };
-  const each = (target: T, plan: OrderPlan, outcome: Outcome): void => {
-    const row = many.row(target, plan, outcome);
-    const kind = outcome === 'left' || outcome === 'unsure' ? 'left' : 'planned';
-    room[kind] -= 1;
-    if (room[kind] >= 0) rows.push(row);
-  };
+  const each = listing(many, rows, CHANGES_LISTED);
   const order = { ...many, each, paged: progressOf(many.total, call) };
   try {
     await runMany(order, tally, call.stores.trail, call.stop);
@@ -164,29 +143,32 @@ export async function runAll<T>(many: Many<T>, call: Call): Promise<Report> {
   return reportOf(many, tally, rows);
 }
 
-async function reportOf<T>(many: Many<T>, tally: Tally<T>, rows: readonly Row[]): Promise<Report> {
+async function reportOf<T>(
+  many: ToldMany<T>,
+  tally: Tally<T>,
+  rows: readonly Row[],
+): Promise<Report> {
   const { looked, isStopped } = tally;
   const { json, line, notes, isLeft, since } = await many.summary(tally, rows);
   const cells = rows.map((row) => row.cells.map(printable));
   const more = looked > rows.length ? [`… and ${looked - rows.length} more`] : [];
   const text = [...(rows.length > 0 ? [table(cells, '')] : []), ...more, line].join('\n');
-  const told = notes.filter((note) => note !== false);
   if (!isStopped) {
     const code = looked === 0 || isLeft ? EXIT.found : EXIT.ok;
-    return { json, text, notes: told, code };
+    return { json, text, notes, code };
   }
   const where = since === undefined ? '' : ` with --since "${utc(since)}"`;
   const stopped = `stopped: what was done stays done; to go on, give the same command again${where}`;
   return {
     json: { ...json, stopped: true, stopped_before: since ?? null },
     text,
-    notes: [...told, stopped],
+    notes: [...notes, stopped],
     code: EXIT.stopped,
   };
 }
 
 /** Reports how many are done, the speed and the time that remains. */
-function progressOf(
+export function progressOf(
   total: number | undefined,
   { note, clock }: Pick<Call, 'note' | 'clock'>,
 ): (count: number) => void {
@@ -209,8 +191,6 @@ function progressOf(
     note(`${done}${of} requests, ${rate} a second${time}`);
   };
 }
-
-const [dead, unanswered] = ['dead_lettered', 'undeliverable'] as const;
 
 const queryOptions = [
   'state',
@@ -235,37 +215,9 @@ export const aside = oneCommandOf({
   reasoned: true,
 });
 
-export const retry = manyCommandOf(
-  { ...many, name: 'retry', order: moves.retry, atOnce: true },
-  {
-    past: 'retried',
-    states: [dead, unanswered],
-    plan: moves.planRetry,
-    act: moves.retryAll,
-  },
-);
-
-export const resend = manyCommandOf(
-  { ...many, name: 'resend', order: moves.resend },
-  {
-    past: 'resent',
-    states: ['completed', unanswered],
-    plan: moves.planResend,
-    act: moves.resendAll,
-    // Each account is updated by itself, because its e-mail's version changes.
-    size: 1,
-  },
-);
-
-export const close = manyCommandOf(
-  { ...many, name: 'close', order: moves.close, reasoned: true },
-  {
-    past: 'closed',
-    states: ['recorded', 'account_created', dead],
-    plan: moves.planClose,
-    act: moves.closeAll,
-  },
-);
+export const retry = manyCommandOf('retry', { ...many, order: moves.retry, atOnce: true });
+export const resend = manyCommandOf('resend', { ...many, order: moves.resend });
+export const close = manyCommandOf('close', { ...many, order: moves.close, reasoned: true });
 
 export const reopen = oneCommandOf({ ...one, name: 'reopen', order: moves.reopen });
 
@@ -295,25 +247,14 @@ export const release = oneCommandOf({
   order: moves.release,
 });
 
-interface Query {
-  readonly past: string;
-  readonly states: readonly State[];
-  readonly plan: typeof moves.planRetry;
-  /** Returns how many were unchanged and done. */
-  readonly act: typeof moves.retryAll;
-  /** Targets of one call of `act`. */
-  readonly size?: number;
-}
-
 /** An order about one request if an id is given, else about all that a query finds. */
-function manyCommandOf(command: OneCommand, query: Query): Command {
-  const { name } = command;
+function manyCommandOf(name: BulkName, given: Omit<OneCommand, 'name'>): Command {
+  const command = { name, ...given };
   return guarded({
     ...command,
     options: [...queryOptions, 'yes'],
     run: async (call) => {
-      if (call.positionals[0] === undefined)
-        return runAll(await ofQuery(command, query, call), call);
+      if (call.positionals[0] === undefined) return runAll(await ofQuery(name, call), call);
       const surplus = queryOptions.find((option) => call.values[option] !== undefined);
       if (surplus === undefined) return runOne(command, call);
       throw new UsageError(`${name}: --${surplus} does not go with a REQUEST_ID`);
@@ -321,50 +262,31 @@ function manyCommandOf(command: OneCommand, query: Query): Command {
   });
 }
 
-async function ofQuery(
-  { name, given: givenBy }: OneCommand,
-  { past, states, plan, act, size = WALK_PAGE }: Query,
-  call: Call,
-): Promise<Many<RequestTarget>> {
+async function ofQuery(name: BulkName, call: Call): Promise<ToldMany<RequestTarget>> {
   const { values, stop } = call;
+  const { past, states }: { past: string; states: readonly State[] } = bulkOrders[name];
   const { state, limit, yes = false, rate = RATE_DEFAULT } = values;
   if (state === undefined || !states.includes(state)) {
     const choice = states.map((each) => `--state ${each}`).join(' or ');
     throw new UsageError(`${name}: give a REQUEST_ID, or ${choice}`);
   }
-  const total = limit ?? (await call.stores.submissions.count(values));
-  const given = givenBy(call);
-  const bounds = { limit: limit ?? Infinity, rate: yes ? rate : Infinity, stop };
-  // `never`: not possible, neither now nor by a repeat.
-  let [waiting, never] = [0, 0];
-  return {
-    action: name,
-    pages: moves.matching(values, bounds, call),
-    size,
-    acts: yes,
-    plan: (target) => plan(target, given, call),
-    act: (targets) => act(targets, given, call),
-    about: (targets) =>
-      targets.length === 1 ? { requestId: targets[0]!.record._id } : { count: targets.length },
-    total,
-    row: ({ record, onHold }, { to, whyNot = '', inHand }, outcome) => {
-      const { _id, state: from, partnerId } = record;
-      const waits = onHold && isOpen(to as State);
-      if (waits) waiting += 1;
-      if (outcome === 'left' && inHand !== true) never += 1;
-      const held = waits ? `, and waits: ${partnerId} is on hold` : '';
-      const result = {
-        possible: `would be ${past}${held}`,
-        done: past + held,
-        unsure: `${past}, unless it changed meanwhile`,
-        left: whyNot,
-      }[outcome];
-      return {
-        json: { request_id: _id, from, ...defined({ to }), result },
-        cells: [_id, to === undefined ? from : `${from} → ${to}`, result],
-      };
+  const bulk = bulkOf(
+    name,
+    {
+      search: values,
+      given: ofRequest(call),
+      acts: yes,
+      limit: limit ?? Infinity,
+      rate: yes ? rate : Infinity,
+      stop,
+      total: limit ?? (await call.stores.submissions.count(values)),
     },
+    call,
+  );
+  return {
+    ...bulk,
     summary: ({ looked, possible, done, reached }, rows) => {
+      const { waiting, never } = bulk.counts;
       const left = looked - done - never;
       const isLeft = yes && left > 0;
       return {
@@ -380,9 +302,12 @@ async function ofQuery(
         },
         line: yes ? `${done} ${past}` : `${possible} would be ${past}; add --yes to do it`,
         notes: [
-          waiting > 0 &&
-            `${waiting} of them wait until "partner release": their partners are on hold`,
-          isLeft && `${left} not ${past}, being worked on or changed meanwhile: run it again`,
+          ...(waiting > 0
+            ? [`${waiting} of them wait until "partner release": their partners are on hold`]
+            : []),
+          ...(isLeft
+            ? [`${left} not ${past}, being worked on or changed meanwhile: run it again`]
+            : []),
         ],
         isLeft,
         since: timeOfId(reached?.record._id ?? ''),
@@ -430,16 +355,24 @@ export const keysNew: Command = {
   name: 'keys new',
   positionals: [partnerName],
   options: ['namespace', 'test'],
-  run: ({ positionals: [partner = ''], values, note, keysNamespace }) => {
+  run: ({ positionals: [partner = ''], values, note, keysNamespace, followsPartners }) => {
     const { json, test, namespace = keysNamespace } = values;
     const slug = partner.toLowerCase().replace(/[^a-z0-9]+/g, '-');
     const key = newApiKey(defined({ test }));
     // Each key has its own Secret, so that the old key stays active.
     const name = `partner-${slug}-${keyIdOf(hashApiKey(key))}`;
-    const annotations = defined({ [MODE_ANNOTATION]: test && 'test' });
+    const annotations = followsPartners ? {} : defined({ [MODE_ANNOTATION]: test && 'test' });
     const secret = { name, namespace, partner, keys: [key], annotations };
     const { yaml, object } = partnerSecretManifest(secret);
     if (!json) note(`the key, shown only now: ${key}`);
-    return Promise.resolve({ json: { key, manifest: object }, text: yaml.trimEnd() });
+    if (!followsPartners) return Promise.resolve({ json: { key, manifest: object }, text: yaml });
+    const keys = [keyOf(name, test ? { test } : {})];
+    const resource = partnerManifest({ partner, namespace, keys });
+    // A field manager of its own adds the key to those that are listed.
+    if (!json) note(`apply it with: kubectl apply --server-side --field-manager=${name} -f -`);
+    return Promise.resolve({
+      json: { key, manifest: object, partner: resource },
+      text: `${yaml}\n---\n${manifestText(resource)}`,
+    });
   },
 };

@@ -1,10 +1,14 @@
 /** The commands that change nothing: `show`, `find`, `export`, `audit`, and the lists. */
+import { createReadStream } from 'node:fs';
+import { createInterface } from 'node:readline';
 import { styleText } from 'node:util';
 import { sourceWords } from '../../installation/installation.ts';
 import { printable } from '../../application/fields.ts';
 import { duration, table } from '../view/terminal.ts';
+import type { Clock } from '../../platform/process/clock.ts';
 import { states, type State } from '../../submission/states.ts';
 import { auditView, type AuditView } from '../view/audit.ts';
+import { HistoryError, historyView, type HistoryView } from '../view/history.ts';
 import { isEmail, lookUp, lookUpEmail } from '../view/look-up.ts';
 import {
   causesOf,
@@ -233,8 +237,9 @@ async function noteSearch(
 export const audit: Command = {
   name: 'audit',
   positionals: [],
-  options: ['since'],
+  options: ['since', 'history'],
   run: async ({ stores, values, clock }) => {
+    if (values.history !== undefined) return historyReport(values.history, stores, clock);
     const view = await auditView(stores, clock, values.since);
     return {
       json: forPrograms(view),
@@ -268,6 +273,55 @@ function auditPageOf(view: AuditView, now: Date): string {
       ? `\n${styleText('green', 'All is where it should be:')} every accepted request is in exactly one state, and accounts and requests agree.`
       : `\n${styleText('red', `${problems} problem(s).`)} "partner-ingest show ID" tells more of each; docs/operations.md says what to do.`,
   );
+  return lines.join('\n');
+}
+
+async function historyReport(
+  file: string,
+  { submissions }: Call['stores'],
+  clock: Clock,
+): Promise<Report> {
+  const input = file === '-' ? process.stdin : createReadStream(file);
+  const lines = createInterface({ input, crlfDelay: Infinity });
+  // readline does not hand over errors of its input.
+  const failed = new Promise<never>((_, reject) => input.once('error', reject));
+  const view = await Promise.race([failed, historyView(lines, submissions, clock)]).catch(
+    (error: unknown) => {
+      if (!isUnreadable(error)) throw error;
+      throw new CommandError(`${printable(file)} cannot be read: ${error.message}`, EXIT.usage);
+    },
+  );
+  return {
+    json: forPrograms(view),
+    text: historyPageOf(view),
+    code: view.problems === 0 && view.accepted > 0 ? EXIT.ok : EXIT.found,
+  };
+}
+
+/** A system error of reading the file, or what the file holds. */
+const isUnreadable = (error: unknown): error is Error =>
+  error instanceof HistoryError || typeof (error as NodeJS.ErrnoException).syscall === 'string';
+
+function historyPageOf(view: HistoryView): string {
+  const rows = [
+    ['operations', view.operations],
+    ['answered 202', view.accepted],
+    ['answered 4xx or 500', view.notAccepted],
+    ['without an answer', view.unknown],
+    ['too old to compare', view.pastRetention],
+  ] as const;
+  const lines = [table(rows.map(([what, number]) => [what, String(number)]))];
+  for (const { kind, meaning, count, ids } of view.findings) {
+    lines.push(`\n${styleText('red', 'problem')}  ${count} ${kind}: each ${meaning}`);
+    lines.push(...ids.map((id) => `  ${printable(id)}`));
+    if (count > ids.length) lines.push(`  … and ${count - ids.length} more`);
+  }
+  if (view.accepted === 0)
+    lines.push(`\n${styleText('yellow', 'It proves nothing:')} nothing was answered 202.`);
+  else if (view.problems === 0)
+    lines.push(
+      `\n${styleText('green', 'The history is true:')} nothing it was told is contradicted.`,
+    );
   return lines.join('\n');
 }
 
@@ -332,7 +386,7 @@ export const partnerHolds = listOf({
 export const keysList = listOf({
   name: 'keys list',
   options: ['partner'],
-  read: ({ stores, values }) => keysView(stores, values.partner),
+  read: ({ stores, values, clock }) => keysView(stores, values.partner, clock.now()),
   columns: [
     ['PARTNER', ({ partner }) => partner],
     ['STATUS', keyStatusInWords],

@@ -1,7 +1,11 @@
-/** Writes the Secret manifest of a partner's keys. */
+/** Writes manifests, and that of the Secret of a partner's keys. */
 import { stringify } from 'yaml';
 import { keyDigest } from '../../partner/api-key.ts';
 import { PARTNER_LABEL } from '../../partner/key-secret.ts';
+
+/** In kubectl's YAML 1.1 a bare `no` is no text, nor is `1_000`. */
+export const manifestText = (object: object): string =>
+  stringify(object, { compat: 'yaml-1.1' }).trimEnd();
 
 interface KeyManifest {
   readonly name: string;
@@ -27,5 +31,5 @@ export function partnerSecretManifest(wanted: KeyManifest): {
     },
     stringData: Object.fromEntries(keys.map((key, index) => [`key-${index + 1}`, keyDigest(key)])),
   };
-  return { yaml: stringify(object), object };
+  return { yaml: manifestText(object), object };
 }

@@ -3,19 +3,26 @@ import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { Clock } from '../../platform/process/clock.ts';
 import { defined } from '../../platform/process/defined.ts';
-import { findByData, findById, type FoundByText } from '../view/find.ts';
+import { findByData, findById, suggestionsFor, type FoundByText } from '../view/find.ts';
 import { readAs, type Reading } from '../view/read-as.ts';
 import { rowOf, searchInWords } from '../view/search.ts';
 import { TEXT_MAX } from '../view/search-fields.ts';
 import type { Reads } from '../view/reads.ts';
 import type { Trail } from '../trail/trail.ts';
-import type { Activity } from './activity.ts';
+import type { Activity } from '../view/activity.ts';
 import { LIMITED, type ConsolePerson } from './sign-in.ts';
-import type { InTurn } from './turns.ts';
+import { htmlOf } from './render.ts';
+import { inTurns, type InTurn } from './turns.ts';
 
 /** Searches that can be continued, for an hour; a further one replaces the oldest. */
 const CONTINUED = 1_000;
 const CONTINUED_MS = 3_600_000;
+
+/** A person types more than that in bursts only. */
+const SUGGESTED = { config: { rateLimit: { max: 240 } } } as const;
+/** Apart from large reads, which take seconds. */
+const SUGGESTS_AT_ONCE = 4;
+const SUGGESTS_WAITING = 20;
 
 export function addFind(
   app: FastifyInstance,
@@ -36,7 +43,9 @@ export function addFind(
     const isViewer = reply.request.person?.role === 'viewer';
     return reply.page('find', { title: 'Search', isViewer, ...more });
   };
+  const partnerNames = () => activity.stored.partners.map(({ partner }) => partner);
   app.get('/find', (_, reply) => page(reply));
+  addSuggestions(app, reads, partnerNames, clock);
   app.post('/find', LIMITED, async (request, reply) => {
     const { q = '', more = '' } = request.body as Readonly<Record<string, unknown>>;
     const text = String(q).trim();
@@ -47,9 +56,8 @@ export function addFind(
     const now = clock.now();
     const wholeName = person.role === 'viewer';
     const readings = further === undefined ? readAs(text, now) : [further.reading];
-    // By parts, a viewer could guess what is masked, letter by letter.
-    const allowed = readings.filter(({ as }) => !wholeName || !/^(domain|emailStart)$/.test(as));
-    const partners = activity.stored.partners.map(({ partner }) => partner);
+    const allowed = allowedOf(readings, person);
+    const partners = partnerNames();
     const asked = { partners, wholeName, now, ...defined({ before: further?.before }) };
     let [reading] = readings;
     let answer: FoundByText = { found: [] };
@@ -80,6 +88,34 @@ export function addFind(
     });
   });
 }
+
+function addSuggestions(
+  app: FastifyInstance,
+  reads: Pick<Reads, 'submissions' | 'accounts'>,
+  partnerNames: () => string[],
+  clock: Clock,
+): void {
+  const inOwnTurn = inTurns(SUGGESTS_AT_ONCE, SUGGESTS_WAITING);
+  // Nobody's data is read, so the trail has nothing to note.
+  app.post('/find/suggest', SUGGESTED, async (request, reply) => {
+    const { q = '' } = request.body as Readonly<Record<string, unknown>>;
+    const text = String(q).trim().slice(0, TEXT_MAX);
+    const person = request.person!;
+    const readings = allowedOf(readAs(text, clock.now()), person);
+    const found = await inOwnTurn(person.sub ?? '', () =>
+      suggestionsFor(text, readings, { ...reads, partners: partnerNames() }),
+    );
+    const kinds = readings.flatMap(({ as }) => (as === 'id' ? [] : [as]));
+    return reply
+      .type('text/html; charset=utf-8')
+      .header('cache-control', 'no-store')
+      .send(htmlOf('suggestions', { ...found, kinds, isViewer: person.role === 'viewer' }));
+  });
+}
+
+/** By parts, a viewer could guess what is masked, letter by letter. */
+const allowedOf = (readings: readonly Reading[], { role }: ConsolePerson): Reading[] =>
+  readings.filter(({ as }) => role !== 'viewer' || !/^(domain|emailStart)$/.test(as));
 
 const isNothing = ({ found, partners = [], missing, next }: FoundByText): boolean =>
   found.length === 0 && partners.length === 0 && missing === undefined && next === undefined;

@@ -5,12 +5,19 @@ import type { Clock } from '../../platform/process/clock.ts';
 import { defined } from '../../platform/process/defined.ts';
 import { timeOfId } from '../../platform/stores/ids.ts';
 import { printable } from '../../application/fields.ts';
-import { states } from '../../submission/states.ts';
+import { bulkOrders, type BulkName } from '../orders/many.ts';
+import { isOpen, states, type State } from '../../submission/states.ts';
 import type { SubmissionRecord } from '../../submission/submission.ts';
 import type { Search } from '../../submission/support-queries.ts';
+import { ownerName } from '../../partner/key-terms.ts';
+import { EVERYBODY } from '../../traffic/traffic.ts';
+import { partnerNamed } from '../view/find.ts';
 import type { Reads } from '../view/reads.ts';
+import { reasonInWords } from '../view/reason-words.ts';
 import { rowOf, type FoundRow } from '../view/search.ts';
-import { listFields, typed, when } from '../view/search-fields.ts';
+import { pickedRange, rangeOf, trafficView } from '../view/traffic.ts';
+import type { Activity } from '../view/activity.ts';
+import { listFields, typed, when, WHY_MAX } from '../view/search-fields.ts';
 import { LIMITED } from './sign-in.ts';
 import type { InTurn } from './turns.ts';
 
@@ -22,9 +29,18 @@ export const CSV_ROWS = 5_000;
 
 type QueryString = Readonly<Record<string, unknown>>;
 
+/** A page with more options is slow; the others are typed. */
+const PICKED_FROM = 200;
+
 export function addRequestLists(
   app: FastifyInstance,
-  { submissions }: Pick<Reads, 'submissions'>,
+  {
+    reads: { submissions, traffic },
+    activity,
+  }: {
+    readonly reads: Pick<Reads, 'submissions' | 'traffic'>;
+    readonly activity: Pick<Activity, 'stored'>;
+  },
   clock: Clock,
   inTurn: InTurn,
 ): void {
@@ -33,13 +49,28 @@ export function addRequestLists(
     // A form sends its empty fields, too.
     if (Object.values(asked).includes(''))
       return reply.redirect(addressOf('/requests', asked), 303);
-    const { search, faults } = searchOf(asked, clock.now());
+    const now = clock.now();
+    const { search, faults } = searchOf(asked, now);
+    const names = activity.stored.partners.map(({ partner }) => partner);
+    const named = search?.partner && partnerNamed(search.partner, names);
+    if (named !== search?.partner && named)
+      return reply.redirect(addressOf('/requests', { ...asked, partner: named }), 303);
+    const { owner, range } = countedFor(search, now);
+    const counts = await inTurn(request, () => trafficView(owner, range, now, traffic));
     const page = (more: object): FastifyReply =>
       reply.page('requests', {
         title: 'Requests',
         states,
-        asked: search === undefined ? {} : asked,
-        chips: search === undefined ? [] : chipsOf(asked),
+        names: names.slice(0, PICKED_FROM),
+        isWhole: names.length <= PICKED_FROM,
+        counts: new Map(counts.outcomes.map(({ state, count }) => [state, count])),
+        reasons: counts.reasons,
+        countedSince: counts.since,
+        views: viewsOf(request.savedViews(), asked),
+        ...(search === undefined ? UNNARROWED : narrowed(asked, counts)),
+        query: listOf({ ...asked, before: undefined }),
+        bulks: request.person?.role === 'operator' ? bulksOf(search?.state) : [],
+        whyMax: WHY_MAX,
         faults,
         ...more,
       });
@@ -64,19 +95,108 @@ export function addRequestLists(
     if (search === undefined) return reply.say(400, Object.values(faults).join(' '));
     const { found, next } = await inTurn(request, () => submissions.list(search, CSV_ROWS));
     const name = next === undefined ? 'requests' : `requests-newest-${found.length}`;
-    return reply
-      .type('text/csv; charset=utf-8')
-      .header('content-disposition', `attachment; filename="${name}.csv"`)
-      .header('cache-control', 'no-store')
-      .send(csvOf(found.map((record) => rowOf(record, false))));
+    const rows = found.map((record) => rowOf(record, false));
+    const lines = rows.map((row) => Object.values(COLUMNS).map((column) => column(row)));
+    return sendCsv(reply, name, [Object.keys(COLUMNS), ...lines]);
   });
 }
 
+/** Whose traffic, and of which time, the filters' options count. */
+function countedFor({ partner, mode, since, until }: Search = {}, now: Date) {
+  const test = mode === 'test';
+  const owner = partner === undefined ? EVERYBODY : ownerName(partner, test ? { test } : {});
+  const range = since && pickedRange(since, until ?? now, now);
+  return { owner, range: range ?? rangeOf('7d', now) };
+}
+
+/** Lists that the person keeps by name. */
+const viewsOf = (saved: readonly (readonly [string, string])[], asked: QueryString) =>
+  saved.map(([name, query]) => {
+    const href = addressOf('/requests', queryOf(query));
+    return { name, query, href, isOpen: href === addressOf('/requests', asked) };
+  });
+
+/** Reasons that are offered beside the list. */
+const REASONS_OFFERED = 4;
+
+/** Lists one filter narrower, with what was counted. */
+function stepsOf(asked: QueryString, counts: Awaited<ReturnType<typeof trafficView>>) {
+  const { before: _before, ...filters } = asked;
+  const step = (more: Readonly<Record<string, string>>, words: string, count?: number) => ({
+    href: addressOf('/requests', { ...filters, ...more }),
+    words,
+    count,
+    state: more['state'],
+  });
+  const ended = new Map(counts.outcomes.map(({ state, count }) => [state, count]));
+  const isOffered = (state: State): boolean =>
+    isOpen(state) || state === 'dead_lettered' || ended.has(state);
+  const wanted = states.filter(isOffered);
+  const reasons = counts.reasons.filter(({ state }) => state === asked['state']);
+  return [
+    ...('state' in asked ? [] : wanted.map((state) => step({ state }, state, ended.get(state)))),
+    ...('reason' in asked
+      ? []
+      : reasons.slice(0, REASONS_OFFERED).map(({ field, code, count }) => {
+          return step(
+            { reason: code, ...defined({ field: field || undefined }) },
+            reasonInWords({ field, code }),
+            count,
+          );
+        })),
+    ...('code' in asked || !ended.has('our fault')
+      ? []
+      : [step({ code: '500' }, 'Our faults (500)', ended.get('our fault'))]),
+  ];
+}
+
+const UNNARROWED = { asked: {}, chips: [], steps: [], times: [] };
+const narrowed = (asked: QueryString, counts: Parameters<typeof stepsOf>[1]) => ({
+  asked,
+  chips: chipsOf(asked),
+  steps: stepsOf(asked, counts),
+  times: timesOf(asked),
+});
+
+/** Of what time the list may be. */
+const timesOf = ({ before: _before, until, ...filters }: QueryString) =>
+  [undefined, '24h', '7d'].map((since) => ({
+    words: since ?? 'any time',
+    href: addressOf('/requests', { ...filters, since }),
+    isOn: until === undefined && filters['since'] === since,
+  }));
+
+export const queryOf = (query: string): Readonly<Record<string, string>> =>
+  Object.fromEntries([...new URLSearchParams(query)].filter(([, value]) => value !== ''));
+
 /** The query of a list, which is never empty. */
-const listOf = (asked: QueryString): string => addressOf('', asked).slice(1) || 'all';
+export const listOf = (asked: QueryString): string => addressOf('', asked).slice(1) || 'all';
+
+const BULKS = { retry: 'Retry', resend: 'Mail again', close: 'End for good' } as const;
+
+/** The orders that are offered for all requests of a list of this state. */
+export const bulksOf = (state: State | undefined) =>
+  Object.entries(BULKS).flatMap(([name, title]) => {
+    const { states: fit }: { readonly states: readonly State[] } = bulkOrders[name as BulkName];
+    return state !== undefined && fit.includes(state) ? [{ name, title }] : [];
+  });
+
+const SUCH: Partial<Record<State, string>> = {
+  recorded: 'unchecked',
+  account_created: 'unmailed',
+  dead_lettered: 'given-up',
+  undeliverable: 'undelivered',
+};
+
+/** As in "Retry 6 given-up requests"; without the number if it is not known. */
+export function bulkTitle(title: string, state: State, count?: number): string {
+  const some = count === undefined ? '' : `${count.toLocaleString('en')} `;
+  const such = `${SUCH[state] ?? state} ${count === 1 ? 'request' : 'requests'}`;
+  return title.replace(/^\w+/, `$& ${some}${such}`);
+}
 
 /** Each filter, with the address of the list without it. */
-const chipsOf = ({ before: _before, ...asked }: QueryString) =>
+export const chipsOf = ({ before: _before, ...asked }: QueryString) =>
   Object.entries(asked).map(([name, value]) => {
     return { name, value, without: addressOf('/requests', { ...asked, [name]: undefined }) };
   });
@@ -88,7 +208,7 @@ export async function placeIn(
   { submissions }: Pick<Reads, 'submissions'>,
   now: Date,
 ) {
-  const asked = Object.fromEntries([...new URLSearchParams(list)].filter(([, value]) => value));
+  const asked = queryOf(list);
   const href = addressOf('/requests', asked);
   const { search } = searchOf(asked, now);
   if (search === undefined) return undefined;
@@ -118,7 +238,7 @@ export function addressOf(path: string, asked: QueryString): string {
   return query.size === 0 ? path : `${path}?${String(query)}`;
 }
 
-function searchOf(asked: QueryString, now: Date) {
+export function searchOf(asked: QueryString, now: Date) {
   const before = z.string().regex(/^req_[0-9a-z]{26}$/, 'It must be the id of a request.');
   const names = { ...listFields, since: when(now), until: when(now), before };
   const form = z.strictObject(
@@ -139,21 +259,25 @@ const COLUMNS = {
   partner: ({ partner }) => partner,
   email: ({ email }) => email,
   ein: ({ ein }) => ein,
-  why: ({ why }) => why,
+  why: ({ whyInWords }) => whyInWords,
 } as const satisfies Readonly<Record<string, (row: FoundRow) => string>>;
-
-function csvOf(rows: readonly FoundRow[]): string {
-  const lines = [
-    Object.keys(COLUMNS),
-    ...rows.map((row) => Object.values(COLUMNS).map((column) => column(row))),
-  ];
-  return lines.map((cells) => `${cells.map(cellOf).join(',')}\r\n`).join('');
-}
 
 /** Spreadsheets run text that begins like a formula, also in full width or behind blanks. */
 const FORMULA = /^[\s\u{fffd}]*[=+\-@\uff1d\uff0b\uff0d\uff20]/u;
 
-export function cellOf(value: string): string {
+function cellOf(value: string): string {
   const text = printable(value);
   return `"${(FORMULA.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;
 }
+
+/** With `name.csv` as the name of the file. */
+export const sendCsv = (
+  reply: FastifyReply,
+  name: string,
+  lines: readonly (readonly string[])[],
+): FastifyReply =>
+  reply
+    .type('text/csv; charset=utf-8')
+    .header('content-disposition', `attachment; filename="${name}.csv"`)
+    .header('cache-control', 'no-store')
+    .send(lines.map((cells) => `${cells.map(cellOf).join(',')}\r\n`).join(''));

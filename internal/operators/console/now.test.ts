@@ -1,14 +1,18 @@
 /** What the first page calls wrong, in which order, and when it calls nothing wrong. */
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
 import { expect, test } from '@jest/globals';
 import type { Finding } from '../../partner/kept-findings.ts';
 import { createLogger } from '../../platform/process/log.ts';
 import { startOf, type Counts, type PartnerSums } from '../../traffic/traffic.ts';
 import { units, type SeriesAsked, type Part, type Unit } from '../../traffic/traffic-reader.ts';
-import type { TallyLine } from '../view/search.ts';
+import type { DeadCause } from '../view/search.ts';
 import { nowTraffic, worstFirst } from '../view/traffic.ts';
-import { Activity } from './activity.ts';
-import { nowView } from './now.ts';
-import { readPods, type Pod } from './readings.ts';
+import { Activity } from '../view/activity.ts';
+import { nowView } from '../view/now.ts';
+import { readPods, type Pod } from '../view/readings.ts';
+import runbooks from '../view/runbooks.json' with { type: 'json' };
 import type { ConsoleTools } from './routes.ts';
 import { startConsole } from './server.ts';
 
@@ -46,11 +50,34 @@ function viewOf(values: Values, { now = at(10), findings = [] as Finding[], putA
   return nowView(activity, now);
 }
 
+test('each runbook that Now names is a section of its page', () => {
+  for (const [page, alert] of Object.values(runbooks).map((one) => one.split(' '))) {
+    const url = new URL(`../../../docs/runbooks/${page}.md`, import.meta.url);
+    expect(readFileSync(url, 'utf8')).toContain(`## PartnerIngest${alert}\n`);
+  }
+});
+
 test('nothing is wrong once the pods, the database, the counts and the audit were read', () => {
   const none = nowView(new Activity(START), START);
   expect(none).toMatchObject({ problems: [], unread: expect.arrayContaining(['the database']) });
   expect(viewOf([])).toMatchObject({ problems: [], unread: ['what waits', 'the self-audit'] });
   expect(viewOf(WELL)).toMatchObject({ problems: [], unread: [] });
+});
+
+test('Now names a pod, also once it is silent, but not what several processes share', () => {
+  const activity = new Activity(START);
+  const told = { faults: [{ words: 'it fails' }], name: 'ingest-7d9f-x2kq' };
+  const named = (more: Partial<Pod>) => ({ ...pod('ingest'), ...told, ...more });
+  const said = (pods: Pod[]): string[] => {
+    activity.add(pods, START);
+    return nowView(activity, START).problems.map(({ who }) => who);
+  };
+  expect(said([named({})])).toContain('ingest ingest-7d9f-x2kq');
+  const { name: _name, ...silent } = named({ answers: false });
+  expect(said([silent])).toContain('ingest ingest-7d9f-x2kq');
+  expect(said([named({}), named({ at: 'other:9090' })])).toContain(
+    'ingest ingest:9090, ingest other:9090',
+  );
 });
 
 test.each([
@@ -66,6 +93,40 @@ test.each([
   expect(said.filter((what) => what.endsWith(' answers'))).toHaveLength(absent);
   expect(view.unread).toEqual(expect.arrayContaining(unread));
   expect(activity.line()?.processors).toBe(absent === 0 ? undefined : 0);
+});
+
+test('where no pod and no machine answers, what runs there was not read', async () => {
+  // Takes connections and says nothing, as a network policy does.
+  const silent = createServer(() => {});
+  silent.listen(0, '127.0.0.1');
+  await once(silent, 'listening');
+  const { port } = silent.address() as AddressInfo;
+  const found: Readonly<Record<string, string[]>> = {
+    cut: ['127.0.0.1'],
+    // Nothing listens at the second.
+    hung: ['127.0.0.1', '127.0.0.2'],
+  };
+  const lookUp = (name: string) => Promise.resolve(found[name]!.map((address) => ({ address })));
+  try {
+    const pods = await readPods(
+      ['cut', 'hung'].map((name) => `http://${name}:${port}`),
+      lookUp,
+    );
+    expect(pods.map(({ isUnread }) => isUnread)).toEqual([true, undefined, undefined]);
+    const whys = ['TimeoutError', 'TimeoutError', 'ECONNREFUSED'];
+    expect(pods.map(({ faults }) => faults[0]?.words)).toEqual(
+      whys.map((why) => `does not answer at its admin port (${why})`),
+    );
+    const absentOf = (some: readonly Pod[]): number => {
+      const activity = new Activity(START);
+      activity.add(some, START);
+      const { problems } = nowView(activity, START);
+      return problems.filter(({ what }) => what.startsWith('no ')).length;
+    };
+    expect([absentOf(pods), absentOf(pods.slice(1))]).toEqual([0, 3]);
+  } finally {
+    silent.close();
+  }
 });
 
 test.each<[Values[number], string, string]>([
@@ -86,7 +147,7 @@ test.each<[Values[number], string, string]>([
   [
     ['partners_keys_ending', 1],
     'warn',
-    'the last key of 1 partner(s) ends within a week, or has ended',
+    'the last key of a partner ends within a week, or has ended',
   ],
 ])('%j is wrong', (value, weight, what) => {
   const others = WELL.filter(([name]) => name !== value[0]);
@@ -104,21 +165,23 @@ test('a finding of the self-audit has an example, beside those that are put asid
 
 test('dead letters that cannot be counted in time are not called none', () => {
   const activity = new Activity(START);
-  const line = {
-    partner: 'demo',
-    state: 'dead_lettered',
-    field: '',
+  const cause = {
     why: 'why',
+    reason: 'why',
+    oldest: START,
+    last: START,
     newest: 'req_1',
-  } as const;
-  const problemsWith = (...lines: TallyLine[]) => {
-    activity.stored = { ...activity.stored, dead: { lines, from: at(-60) } };
+    partners: ['demo', 'acme'],
+  };
+  const problemsWith = (...causes: DeadCause[]) => {
+    activity.stored = { ...activity.stored, dead: { causes, from: at(-60) } };
     return nowView(activity, START).problems;
   };
-  expect(problemsWith({ ...line, count: 5 })).toMatchObject([
+  expect(problemsWith({ ...cause, count: 5 })).toMatchObject([
     {
       what: '5 given up (dead letters) since 2026-11-27 11:59:00 UTC, or more: why',
       request: 'req_1',
+      partners: ['demo', 'acme'],
     },
   ]);
   expect(problemsWith()).toMatchObject([{ what: 'dead letters cannot be counted in time' }]);
@@ -179,15 +242,14 @@ test('what follows from an outage stands under its cause, with since when', () =
     ['secret_problems', 1],
   ]);
   for (const seconds of [0, 10]) activity.add([pod('ingest'), processor, controller], at(seconds));
-  const { causes, wrongSince } = nowView(activity, at(10));
-  expect(wrongSince).toEqual(START);
+  const { causes } = nowView(activity, at(10));
   expect(causes).toMatchObject([
     {
       weight: 'bad',
       what: refused.words,
       since: START,
+      paused: { what: 'e-mails wait for the relay' },
       effects: [
-        { what: 'e-mails wait for the relay' },
         { what: 'the relay did not take its last e-mail' },
         { what: 'many wait for the e-mail, one for 2 h' },
       ],
@@ -209,10 +271,26 @@ test('one e-mail that waits is the fault of its recipient, and many are ours', (
   ]);
 });
 
+test('a relay that takes none of few e-mails is told of, whichever processors have tried', () => {
+  const toldOf = (waiting: number, ...notTaken: readonly number[]): string[] => {
+    const activity = new Activity(START);
+    activity.stored = { ...activity.stored, at: START };
+    const waits: Values = [['records', waiting, { state: 'account_created' }]];
+    const processors = notTaken.map((count) => pod('processor', [['mails_not_taken', count]]));
+    const pods = [pod('ingest'), ...processors, pod('controller', [...WELL, ...waits])];
+    activity.add(pods, START);
+    return nowView(activity, at(10)).problems.map(({ what }) => what);
+  };
+  expect(toldOf(9, 1, 1, 2)).toEqual(['the relay took none of 4 e-mails']);
+  expect(toldOf(3, 2, 2)).toEqual(['the relay took none of 3 e-mails']);
+  // One applicant's, tried by each; and a processor that warns by itself.
+  expect([toldOf(1, 1, 1, 1), toldOf(9, 1, 1), toldOf(9, 3, 1)]).toEqual([[], [], []]);
+});
+
 test('data is as old as what was read longest ago', () => {
   const { fresh } = viewOf(WELL, { now: at(29) });
-  expect(fresh).toMatchObject({ since: START, leftMs: 1_000 });
-  expect(viewOf(WELL, { now: at(31) }).fresh.leftMs).toBe(-1_000);
+  expect(fresh).toMatchObject({ since: START, leftMs: { pods: 1_000, stored: 1_000 } });
+  expect(viewOf(WELL, { now: at(31) }).fresh.leftMs.stored).toBe(-1_000);
 });
 
 /** What the tiles say: the figure, its unit, and what stands beside it. */
@@ -232,10 +310,11 @@ async function tilesOf(activity: Activity): Promise<Readonly<Record<string, stri
   });
   try {
     const text = await (await fetch(server.url)).text();
-    const tiles = [
-      ...text.matchAll(/<div class="card stat[^>]*><dt>(.*?)<\/dt><dd>([^]*?)<\/div>/g),
-    ];
-    const words = (html = ''): string => html.replaceAll(/<[^>]*>/g, ' ').replaceAll(/\s+/g, ' ');
+    const tiles = [...text.matchAll(/<div class="card stat[^>]*><dt>(.*?)<\/dt>([^]*?)<\/div>/g)];
+    const words = (html = ''): string =>
+      html
+        .replaceAll(/<dd class="before unknown">[^]*?<\/dd>|<[^>]*>/g, ' ')
+        .replaceAll(/\s+/g, ' ');
     return Object.fromEntries(tiles.map(([, name, html]) => [name, words(html).trim()]));
   } finally {
     await server.close();
@@ -274,13 +353,11 @@ test('a tile says its span, and the hour before or what is usual beside it', asy
   expect(await tilesWith((when, unit) => (unit === 'minute' ? ofMinute(when) : {}))).toMatchObject({
     'Accepted (202)': '3,600 in the last hour the hour before: 7,200',
     'Our faults (5xx)': '0 in the last hour the hour before: 60',
-    'Time to accept, p99': 'below 10 ms in the last 5 minutes the hour before: over 5 s',
+    'Time to accept, p99': '&lt; 10 ms last 5 min the hour before: &gt; 5 s',
     Finished: '0 in the last hour the hour before: 0',
   });
   const all = await tilesWith((when, unit) => (unit === 'minute' ? ofMinute : yesterday)(when));
-  expect(all['Accepted (202)']).toBe(
-    '3,600 in the last hour usual for an hour at this time: 20,000 to 26,000',
-  );
+  expect(all['Accepted (202)']).toBe('3,600 in the last hour usual at this time: 20,000 to 26,000');
 });
 
 test('before anything was read or counted a tile has no figure', async () => {
@@ -288,7 +365,7 @@ test('before anything was read or counted a tile has no figure', async () => {
   activity.add([], START);
   expect((await tilesOf(activity))['Accepted (202)']).toBe('– in the last hour');
   expect((await tilesWith(() => ({})))['Time to accept, p99']).toBe(
-    '– in the last 5 minutes the hour before: –',
+    '– last 5 min the hour before: –',
   );
 });
 

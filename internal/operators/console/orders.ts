@@ -23,10 +23,11 @@ import { defined } from '../../platform/process/defined.ts';
 import type { Logger } from '../../platform/process/log.ts';
 import { NotDurableError } from '../../platform/stores/mongo.ts';
 import { tookTooLong } from '../../platform/stores/mongo-read.ts';
-import { cardOf, type State } from '../../submission/states.ts';
+import { cardOf, isOpen, type State } from '../../submission/states.ts';
 import type { About } from '../view/order-words.ts';
 import { keysView, OPEN_COUNTED } from '../view/partners.ts';
 import { WHY_MAX } from '../view/search-fields.ts';
+import { shortId } from './render.ts';
 import { filledIn } from './routes.ts';
 import { LIMITED, type ConsolePerson } from './sign-in.ts';
 
@@ -34,13 +35,22 @@ import { LIMITED, type ConsolePerson } from './sign-in.ts';
 const ORDER_WITHIN_MS = 25_000;
 /** How long noting a refusal may take. */
 const REFUSAL_WITHIN_MS = 2_000;
-const NOT_ALLOWED = 'Only the role "operator" may do this. Nothing was changed.';
+export const NOT_ALLOWED = 'Only the role "operator" may do this. Nothing was changed.';
 
 /** What an order needs besides its reason. */
 const FIELDS = {
   email: { label: 'The right e-mail address', hint: 'the new link goes there', required: true },
   status: { label: 'Status of the bounce, if known', hint: 'such as 5.1.1', required: false },
 } as const;
+
+/** What is mostly so, the likeliest first: one is picked where no other reason is typed. */
+const REASONS: Readonly<Record<string, readonly string[]>> = {
+  'account correct-email': [
+    'the applicant gave a wrong address',
+    'the partner sent a wrong address',
+    'the applicant has another address now',
+  ],
+};
 
 interface Action {
   /** The order's name in the trail. */
@@ -51,7 +61,7 @@ interface Action {
   readonly givenBy: (part: string) => (Given & About) | undefined;
 }
 
-const ofRequest = (id: string) =>
+export const ofRequest = (id: string) =>
   /^req_[0-9a-z]{26}$/.test(id) ? { id, requestId: id } : undefined;
 const ofPartner = (partner: string) =>
   isPartnerId(partner) ? { partner, partnerId: partner } : undefined;
@@ -66,7 +76,6 @@ function actionOf(
   return [name, { called, open, givenBy, ...defined({ field }) }];
 }
 
-/** Orders of many and `erase` are commands only. */
 const actions: ReadonlyMap<string, Action> = new Map([
   actionOf('retry', retry, ofRequest),
   actionOf('resend', resend, ofRequest),
@@ -98,7 +107,7 @@ const say =
     reply.say(status, sentence, backTo(about));
 
 /** Where an order came from; a key's own page is its partner's, which only its plan knows. */
-function backTo({ requestId, partnerId }: About) {
+export function backTo({ requestId, partnerId }: About) {
   if (requestId !== undefined) return { href: `/requests/${requestId}`, name: 'the request' };
   if (partnerId === undefined) return { href: '/partners', name: 'the partners' };
   return { href: `/partners/${encodeURIComponent(partnerId)}`, name: `partner ${partnerId}` };
@@ -128,22 +137,33 @@ export function addOrders(app: FastifyInstance, parts: OrderParts): void {
     if (order === undefined) return reply.callNotFound();
     const person = request.person!;
     if (person.role === 'operator') {
-      const form = filledIn(request.body as object);
-      return answered(reply, order, parts, (begin) =>
-        carryOut(order, form, parts.orderContextOf(person, form['why']), begin),
+      const { reason = '', ...typed } = filledIn(request.body as object);
+      const form = { why: reason, reason, ...typed };
+      const context = parts.orderContextOf(person, form['why']);
+      return answered(reply, { ...order, form }, parts, (begin) =>
+        carryOut(order, form, context, begin),
       );
     }
-    const { about, action } = order;
-    const { called } = action;
-    parts.log.warn({ operator: person.name, sub: person.sub, action: called }, 'not an operator');
-    const { requestId, partnerId, keyId } = about;
-    const { trail } = parts.orderContextOf(person).stores;
-    const refused = trail.refused({ action: called, ...defined({ requestId, partnerId, keyId }) });
-    await withDeadline(refused, REFUSAL_WITHIN_MS, 'the trail').catch((error: unknown) =>
-      parts.log.warn({ reason: faultOf(error, parts) }, 'a refusal was not noted'),
-    );
-    return reply.say(403, NOT_ALLOWED, backTo(about));
+    return refuse(request, reply, parts, { called: order.action.called, about: order.about });
   });
+}
+
+/** Answers 403, with a note in the trail. */
+export async function refuse(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  parts: OrderParts,
+  { called, about }: { readonly called: string; readonly about: About },
+): Promise<FastifyReply> {
+  const person = request.person!;
+  parts.log.warn({ operator: person.name, sub: person.sub, action: called }, 'not an operator');
+  const { requestId, partnerId, keyId } = about;
+  const { trail } = parts.orderContextOf(person).stores;
+  const refused = trail.refused({ action: called, ...defined({ requestId, partnerId, keyId }) });
+  await withDeadline(refused, REFUSAL_WITHIN_MS, 'the trail').catch((error: unknown) =>
+    parts.log.warn({ reason: faultOf(error, parts) }, 'a refusal was not noted'),
+  );
+  return reply.say(403, NOT_ALLOWED, backTo(about));
 }
 
 interface Asked {
@@ -182,12 +202,13 @@ async function carryOut(
   if (name !== undefined && form['typed'] !== name) faults['typed'] = `It must be ${name}.`;
   if (Object.keys(faults).length > 0)
     return formOf(order, opened, context, { form, faults, status: 400 });
-  if (!(await opened.act(begin)))
-    return say(
-      409,
-      `${words.subject} was changed by somebody else meanwhile: look at it and decide again.`,
-      words.about,
-    );
+  if (!(await opened.act(begin))) {
+    // Nothing was done, also if the plan that follows cannot be read.
+    const after = await action.open({ ...about, ...given }, context).catch(() => undefined);
+    const again = { form: { ...form, typed: '' }, changed: true, status: 409 } as const;
+    if (after !== undefined) return impossible(after) ?? formOf(order, after, context, again);
+    return say(409, `Nothing was changed: ${words.subject} has changed meanwhile.`, words.about);
+  }
   const model = { ...modelOf(order, opened), done: words.done };
   return (reply) => reply.page('order', model);
 }
@@ -212,7 +233,11 @@ export async function inTime<T>(
 
 async function answered(
   reply: FastifyReply,
-  { part, about }: Pick<Asked, 'part' | 'about'>,
+  {
+    part,
+    about,
+    form: { _csrf: _token, ...sent } = {},
+  }: Pick<Asked, 'part' | 'about'> & { readonly form?: Readonly<Record<string, string>> },
   parts: OrderParts,
   work: (begin: () => void) => Promise<Answer>,
 ): Promise<FastifyReply> {
@@ -227,10 +252,11 @@ async function answered(
       ? `It is not known whether it was done: ${fault}. Look at ${part} before you do it again.`
       : `Nothing was changed: ${fault}.`,
     backTo(about),
+    ended.hasBegun ? {} : sent,
   );
 }
 
-function faultOf(error: unknown, { databaseFault, log }: OrderParts): string {
+export function faultOf(error: unknown, { databaseFault, log }: OrderParts): string {
   if (error instanceof DeadlineError || error instanceof NotDurableError || tookTooLong(error))
     return 'MongoDB took too long';
   const fault = databaseFault(error);
@@ -262,17 +288,31 @@ const confirmationOf = ({ called }: Action, { partnerId, requestId }: About): st
   isFinal(called) ? (partnerId ?? requestId) : undefined;
 
 function modelOf({ name, part, action }: Asked, { plan, words, seen }: OpenOrder) {
-  const { about, notes = [], would, done } = words;
+  const { about, business, notes = [], would, done } = words;
+  const [back, card] = [backTo(about), cardOf(plan.to as State)];
+  const { requestId, partnerId = '' } = about;
   return {
+    above:
+      requestId === undefined
+        ? [
+            ['Partners', '/partners'],
+            [partnerId, back.href],
+          ]
+        : [
+            ['Requests', '/requests'],
+            [business ?? shortId(requestId), back.href],
+          ],
     title: `${name} ${part}`,
     would: would ?? done,
     to: plan.to,
-    meaning: cardOf(plan.to as State)?.meaning,
+    // Of other states it may be so for another reason.
+    meaning: card && (plan.to === 'closed' || isOpen(plan.to as State) ? `${card.meaning}.` : ''),
     notes,
     seen,
     field: action.field && { name: action.field, ...FIELDS[action.field] },
     typed: confirmationOf(action, about),
-    back: backTo(about),
+    reasons: REASONS[action.called],
+    back,
     whyMax: WHY_MAX,
   };
 }
@@ -297,17 +337,17 @@ async function formOf(
 /** How many requests, accounts and keys are concerned. */
 async function countsOf(
   { partnerId, keyId, accountId }: About,
-  { stores }: OrderContext,
+  { stores, clock }: OrderContext,
 ): Promise<readonly string[]> {
   if (partnerId === undefined)
     return ['1 request', ...(accountId === undefined ? [] : ['1 account'])];
   const [keys, open] = await Promise.all([
-    keysView(stores, partnerId),
+    keysView(stores, partnerId, clock.now()),
     stores.submissions.countOpen(partnerId, OPEN_COUNTED),
   ]);
   const active = keys.filter(({ status }) => status === 'active').length;
   return [
-    keyId === undefined ? `${active} active keys` : `1 of ${active} active keys`,
-    `${open >= OPEN_COUNTED ? 'at least ' : ''}${open} requests that are not finished`,
+    `${keyId === undefined ? '' : '1 of '}${active} active ${active === 1 ? 'key' : 'keys'}`,
+    `${open >= OPEN_COUNTED ? 'at least ' : ''}${open} ${open === 1 ? 'request that is' : 'requests that are'} not finished`,
   ];
 }

@@ -3,16 +3,20 @@ import { createHash } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
 import { Eta } from 'eta';
 import type { FastifyInstance, FastifyReply } from 'fastify';
-import type { Clock } from '../../platform/process/clock.ts';
+import { DAY_MS, type Clock } from '../../platform/process/clock.ts';
 import { printable } from '../../application/fields.ts';
 import { duration } from '../view/terminal.ts';
-import { formOwner, type ConsolePerson } from './sign-in.ts';
+import { formOwner } from './sign-in.ts';
 import type { State } from '../../submission/states.ts';
-import { addressOfAsset, iconOf } from './assets.ts';
+import { addressOfAsset, iconOf, styles } from './assets.ts';
 import looks from './looks.json' with { type: 'json' };
-import { causesOf, keyStatusInWords, switchedOffBy, type PartnerView } from '../view/partners.ts';
+import titles from './titles.json' with { type: 'json' };
+import { causesOf, keyStatusInWords, switchedOffBy } from '../view/partners.ts';
+import { fieldInWords, reasonInWords, reasonName } from '../view/reason-words.ts';
 import { toneOf } from '../view/request.ts';
-import { fromNow, utcSeconds } from '../view/words.ts';
+import type { Reading } from '../view/read-as.ts';
+import { totalOf } from '../view/search.ts';
+import { actionWords, fromNow, utcSeconds } from '../view/words.ts';
 
 interface Model {
   readonly title: string;
@@ -24,11 +28,15 @@ interface Model {
 declare module 'fastify' {
   interface FastifyReply {
     page(name: string, model: Model): FastifyReply;
-    /** A page of one sentence; `back` is where it leads, in place of the first page. */
+    /**
+     * A page of one sentence; `back` is where it leads, in place of the first page. `sent` can be
+     * sent again.
+     */
     say(
       status: number,
       sentence: string,
       back?: { readonly href: string; readonly name: string },
+      sent?: Readonly<Record<string, string>>,
     ): FastifyReply;
   }
 }
@@ -66,70 +74,143 @@ export const colourOf = (place: string): string =>
   `hsl(${180 + (createHash('sha256').update(place).digest().readUInt16BE() % 150)} 75% 45%)`;
 
 const numbers = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
+const shares = new Intl.NumberFormat('en', {
+  minimumFractionDigits: 1,
+  maximumFractionDigits: 1,
+});
 
 /** A time as `internal/operators/view` writes it. */
 const UTC = /(\d{4}-\d\d-\d\d) (\d\d:\d\d(?::\d\d(?:\.\d+)?)?) UTC/g;
 
+const PARTNERS_NAMED = 5;
 const REQUEST_ID = /\breq_[0-9a-z]{26}\b/g;
+/** States whose names are no words of a sentence. */
+const RAW_STATE = /\b(?:account_created|dead_lettered|undeliverable)\b/g;
 const COMMAND = /"partner-ingest ([^"]*)"/;
+
+/** A key that ends within this time is marked. */
+const SOON_MS = 14 * DAY_MS;
+
+/** What is masked has asterisks in commands, for any terminal. */
+const dotted = (text: string): string =>
+  text.replaceAll(/\*{3,}/g, ({ length }) => '•'.repeat(length));
+
+/** These letters of an id find its request. */
+export const shortId = (id: string): string => id.slice(4, 18);
 
 /** What every template may use. */
 const words = {
   number: (value: number | undefined): string =>
     value === undefined ? '–' : numbers.format(value < 100 ? value : Math.round(value)),
+  /** As in "1 request" and "2 requests". */
+  some: (count: number, what: string): string =>
+    `${words.number(count)} ${what}${count === 1 ? '' : 's'}`,
   percent: (share: number | undefined): string => {
     if (share === undefined) return '–';
-    return share > 0 && share < 0.001 ? '< 0.1 %' : `${numbers.format(share * 100)} %`;
+    return share > 0 && share < 0.001 ? '< 0.1 %' : `${shares.format(share * 100)} %`;
   },
   seconds: (value: number | undefined): string =>
-    value === undefined ? '–' : duration(value * 1_000),
+    value === undefined ? '–' : duration(Math.ceil(value) * 1_000),
   /** Of a time in milliseconds that was counted in buckets. */
   below: (ms: number | undefined): string => {
     if (ms === undefined) return '–';
-    return ms === Infinity ? 'over 5 s' : `below ${duration(ms)}`;
+    return ms === Infinity ? '> 5 s' : `< ${duration(ms)}`;
   },
   /** A script may show the reader's own time instead. */
   time: (date: Date | undefined): Html | string =>
     date === undefined
       ? '–'
       : new Html(`<time datetime="${date.toISOString()}">${utcSeconds(date)} UTC</time>`),
-  /** Also how far that is from `now`. */
-  timeAnd: (date: Date | undefined, now: Date): Html | string =>
-    date === undefined ? '–' : words.timed(`${utcSeconds(date)} UTC, ${fromNow(date, now)}`),
-  /** Marks the times in the text, and links requests. */
+  /** Without what is the same as now; whole on hover. */
+  brief: (date: Date | undefined, now: Date): Html | string => {
+    if (date === undefined) return '–';
+    const whole = utcSeconds(date);
+    const isToday = whole.slice(0, 10) === utcSeconds(now).slice(0, 10);
+    const shown = isToday ? whole.slice(11) : whole.slice(5, -3);
+    return new Html(`<time datetime="${date.toISOString()}" title="${whole} UTC">${shown}</time>`);
+  },
+  /** In the place of a figure that may be false. */
+  unknown: (since: Date, now: Date): Html =>
+    new Html(`Unknown since ${(words.brief(since, now) as Html).text}`),
+  /** A figure of the pods beside older ones. */
+  ofPods: (figure: number): Html => {
+    const known = `<span class="known${figure > 0 ? '' : ' dim'}">${words.number(figure)}</span>`;
+    return new Html(`<span class="pods">${known}<span class="unknown">unknown</span></span>`, true);
+  },
+  ago: fromNow,
+  /** Marks the times in the text, links requests, and names states in people's words. */
   timed: (text: string): Html =>
     new Html(
-      escaped(text)
+      dotted(escaped(text))
         .replace(UTC, '<time datetime="$1T$2Z">$&</time>')
-        .replace(REQUEST_ID, '<a href="/requests/$&">$&</a>'),
+        .replace(REQUEST_ID, '<a href="/requests/$&">$&</a>')
+        .replace(RAW_STATE, (state) => words.named(`“${words.stateWords(state)}”`, state).text),
     ),
+  masked: (text: string): Html => new Html(dotted(escaped(text))),
   partnerLink: (name: string): Html =>
     new Html(`<a href="/partners/${encodeURIComponent(name)}">${escaped(name)}</a>`),
-  activeOf: ({ active, inactive }: PartnerView['keys']): string =>
-    `${active} of ${active + inactive}`,
+  /** A few of them, and how many more there are. */
+  partnerLinks: (names: readonly string[]): Html => {
+    const links = names.slice(0, PARTNERS_NAMED).map((name) => words.partnerLink(name).text);
+    const more = names.length - links.length;
+    return new Html(links.join(', ') + (more > 0 ? ` and ${words.number(more)} more` : ''));
+  },
+  /** As in "1 active, 1 ended". */
+  keysInWords: (counts: Readonly<Record<string, number>>): Html | string => {
+    const some = Object.entries(counts).filter(([, count]) => count > 0);
+    const said = some.map(([status, count]) => `${count} ${status}`).join(', ');
+    return said === '' ? '–' : words.nowrap(said);
+  },
+  totalOf,
+  shortId,
   /**
    * Opens in a new tab, so that what was found stays; with the query string of a `list`, the page
    * leads back and on.
    */
-  request: (id: string, list = ''): Html => {
+  request: (id: string, list = '', said?: string | Html): Html => {
     const address = `/requests/${encodeURIComponent(id)}${escaped(list)}`;
     const tab = list === '' ? ' target="_blank" rel="noopener"' : '';
-    return new Html(`<a class="nowrap" href="${address}"${tab}>${escaped(id)}</a>`);
+    return new Html(
+      `<a class="${said ? '' : 'nowrap'}" href="${address}" title="${escaped(id)}"${tab}>${escaped(said ?? shortId(id))}</a>`,
+    );
   },
   /** A figure that leads to the list it counts. */
-  listLink: (address: string, count: number): Html =>
-    new Html(`<a href="${escaped(address)}">${numbers.format(count)}</a>`, true),
+  listLink: (address: string, count: number, said = numbers.format(count)): Html =>
+    new Html(`<a href="${escaped(address)}">${escaped(said)}</a>`, true),
+  /** A part of an order of many. */
+  orderLink: (id: string, count = 0): Html =>
+    new Html(`<a href="/orders/many/${escaped(id)}">${words.some(count, 'request')}</a>`),
+  actionWords,
   asset: addressOfAsset,
+  styles,
   icon: (name: string): Html => new Html(iconOf(name)),
   nowrap: (text: string): Html =>
-    new Html(text === '' ? '' : `<span class="nowrap">${escaped(text)}</span>`),
+    new Html(text === '' ? '' : `<span class="nowrap">${dotted(escaped(text))}</span>`),
   /** A figure beside a bar of its share. */
   barred: (share: number, figure: string, tone = ''): Html =>
     new Html(
-      `<span class="nowrap"><svg class="bar ${tone}" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true"><rect width="${Math.min(1, share) * 100}" height="6"/></svg>${escaped(figure)}</span>`,
+      `<span class="barred${share > 0 ? '' : ' dim'}"><svg class="bar ${tone}" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true"><rect width="${Math.min(1, share) * 100}" height="6"/></svg>${figure === '' ? '' : `<span>${escaped(figure)}</span>`}</span>`,
+      true,
     ),
+  /** The course of a figure, small. */
+  course: (values: readonly number[]): Html => new Html(eta.render('spark', { values })),
+  /** How far that is; the time itself on hover. */
+  far: (date: Date | undefined, now: Date, tone = ''): Html | string =>
+    date === undefined
+      ? '–'
+      : new Html(
+          `<span class="nowrap ${tone}" title="${utcSeconds(date)} UTC">${fromNow(date, now)}</span>`,
+        ),
+  /** Of an end, which may be soon. */
+  until: (date: Date | undefined, now: Date): Html | string =>
+    words.far(date, now, date && date.getTime() - now.getTime() < SOON_MS ? 'warn' : ''),
   sign: (look: string): Html => new Html(iconOf(lookOf(look)[1]!)),
   toneOf,
+  /** Of an order by its name in an address or in the trail; undefined if that names none. */
+  orderTitle: (order: string): string | undefined => {
+    const all: Readonly<Record<string, string>> = titles;
+    return all[order] ?? all[order.replace(/^(?:account|partner|keys) /, '')];
+  },
   stateWords: (state: string): string => lookOf(state)[0]!,
   /** The name that commands and lists use is shown on hover. */
   badge: (state: string, tone: string): Html => {
@@ -137,18 +218,43 @@ const words = {
     const shown = iconOf(sign) + escaped(said);
     return new Html(`<span class="pill ${tone}" title="${escaped(state)}">${shown}</span>`);
   },
-  statusBadge: (status: string): Html =>
-    words.badge(status, { active: 'good', 'no keys': 'other' }[status] ?? 'bad'),
-  badgeOf: (state: State): Html => words.badge(state, toneOf(state)),
-  requests: (ids: readonly string[]): Html => {
-    const links = ids.map((id) => words.request(id).text).join('<br>');
-    return new Html(`<details><summary>${ids.length} requests</summary>${links}</details>`);
+  statusBadge: (status: string, onHold = false): Html => {
+    const badge = words.badge(status, { active: 'good', disabled: 'bad' }[status] ?? 'quiet');
+    return onHold ? new Html(`${badge.text}, on hold`) : badge;
   },
+  badgeOf: (state: State): Html => words.badge(state, toneOf(state)),
+  /** The name that programs use is shown on hover. */
+  named: (said: string, name: string): Html =>
+    new Html(
+      said === name ? escaped(said) : `<span title="${escaped(name)}">${escaped(said)}</span>`,
+    ),
+  searchedAs: {
+    id: 'id',
+    email: 'e-mail address',
+    domain: 'domain of e-mail addresses',
+    emailStart: 'beginning of an e-mail address',
+    ein: 'EIN',
+    name: 'business name',
+  } satisfies Readonly<Record<Reading['as'], string>>,
+  reasonInWords,
+  reason: (one: Parameters<typeof reasonName>[0]): Html =>
+    words.named(reasonInWords(one), reasonName(one)),
+  fieldInWords,
+  folded: (said: string, lines: readonly (Html | string)[]): Html | string =>
+    lines.length === 0
+      ? said
+      : new Html(
+          `<details><summary>${escaped(said)}</summary>${lines.map(escaped).join('<br>')}</details>`,
+        ),
+  requests: (ids: readonly string[]): Html | string =>
+    words.folded(
+      words.some(ids.length, 'request'),
+      ids.map((id) => words.request(id)),
+    ),
   causesOf,
   /** Replaced by this installation's command. */
   run: (order: string): Html => commandOf('partner-ingest', order),
   told: (text: string): Html => words.timed(text),
-  act: (): Html => new Html(''),
   switchedOffBy,
   keyStatusInWords,
 };
@@ -181,12 +287,15 @@ export function addPages(
     oidc,
     clock,
     command,
+    runbooks,
     place,
     deadLetters,
   }: {
     readonly oidc: boolean;
     readonly clock: Clock;
     readonly command: string;
+    /** Where the runbooks are served, if they are. */
+    readonly runbooks?: string | undefined;
     /** The name of the installation. */
     readonly place: string;
     readonly deadLetters: () => number;
@@ -198,25 +307,16 @@ export function addPages(
     const parts = text.split(COMMAND).map((part, at) => (at % 2 ? run(part) : words.timed(part)));
     return new Html(parts.map((one) => one.text).join(''));
   };
-  /** A link to the plan, for an operator only. */
-  const actFor =
-    (person: ConsolePerson | undefined) =>
-    (order: { readonly name: string; readonly part: string } | undefined): Html =>
-      order === undefined || person?.role !== 'operator'
-        ? new Html('')
-        : new Html(
-            `<a href="/orders/${order.name}/${encodeURIComponent(order.part)}" aria-label="Do it here: ${order.name}">Do it here</a>`,
-          );
   app.decorateReply('page', function page(this: FastifyReply, name: string, model: Model) {
     const html = htmlOf(name, {
       person: this.request.person,
       oidc,
       place,
+      runbooks,
       colour: colourOf(place),
       deadLetters: deadLetters(),
       run,
       told,
-      act: actFor(this.request.person),
       now: clock.now(),
       ...model,
       csrf: this.generateCsrf({ userInfo: formOwner(this.request) }),
@@ -226,7 +326,8 @@ export function addPages(
       .header('cache-control', 'no-store')
       .send(html);
   });
-  app.decorateReply('say', function say(this: FastifyReply, status, message, back) {
-    return this.page('message', { title: TITLES[status] ?? 'Not done', status, message, back });
+  app.decorateReply('say', function say(this: FastifyReply, status, message, back, sent = {}) {
+    const title = TITLES[status] ?? 'Not done';
+    return this.page('message', { title, status, message, back, sent: Object.entries(sent) });
   });
 }

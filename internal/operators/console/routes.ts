@@ -1,16 +1,24 @@
 /** The pages: each shows one model of `internal/operators/view`. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
+import { reasonsForPartner } from '../../application/reasons.ts';
 import { kindNamed } from '../../self-audit/rules.ts';
 import type { Trail } from '../trail/trail.ts';
 import type { Clock } from '../../platform/process/clock.ts';
 import { defined } from '../../platform/process/defined.ts';
-import { ownerName, smallestBound } from '../../partner/key-terms.ts';
+import { ownerName } from '../../partner/key-terms.ts';
+import type { PartnerSums } from '../../traffic/traffic.ts';
 import { lookUp, type FoundSubmission } from '../view/look-up.ts';
-import { keysView, partnersView, reactivation, secretsOf } from '../view/partners.ts';
+import {
+  keysView,
+  partnersView,
+  reactivation,
+  secretsOf,
+  type PartnerView,
+} from '../view/partners.ts';
 import type { Reads } from '../view/reads.ts';
 import { requestView } from '../view/request.ts';
-import { deadLettersView } from '../view/search.ts';
+import { deadLettersView, rowOf } from '../view/search.ts';
 import { text, typed, when, WHY_MAX } from '../view/search-fields.ts';
 import {
   certificationOf,
@@ -20,18 +28,23 @@ import {
   pickedRange,
   rangeNames,
   rangeOf,
+  sumsForList,
+  trafficForList,
   trafficView,
+  worstFirst,
 } from '../view/traffic.ts';
 import { COUNTED_WITHIN_MS, turnedAwayView } from '../view/turned-away.ts';
-import type { Activity } from './activity.ts';
+import type { Activity } from '../view/activity.ts';
 import { addFind } from './find.ts';
-import { addRequestLists, addressOf, cellOf, CSV_ROWS, placeIn } from './lists.ts';
-import { nowView } from './now.ts';
+import { addRequestLists, addressOf, CSV_ROWS, listOf, placeIn, sendCsv } from './lists.ts';
+import { nowView } from '../view/now.ts';
 import { LIMITED, type ConsolePerson } from './sign-in.ts';
 import { readsInTurns, type InTurn } from './turns.ts';
 
 const TRAIL_PAGE = 50;
 const PARTNERS_PAGE = 100;
+/** The newest; each cause has a list of all. */
+const DEAD_SHOWN = 20;
 /** Also of a partner's Secrets. */
 const KEYS_PAGE = 100;
 
@@ -51,8 +64,9 @@ export function addRoutes(app: FastifyInstance, tools: ConsoleTools, clock: Cloc
   addRequest(app, tools, clock, inTurn);
   addLists(app, tools, clock, inTurn);
   addPartners(app, tools, clock, inTurn);
+  addPartner(app, tools, clock, inTurn);
   addReasonsFile(app, tools, clock, inTurn);
-  addRequestLists(app, tools.reads, clock, inTurn);
+  addRequestLists(app, tools, clock, inTurn);
 }
 
 function addNow(app: FastifyInstance, { activity }: ConsoleTools, clock: Clock): void {
@@ -63,6 +77,7 @@ function addNow(app: FastifyInstance, { activity }: ConsoleTools, clock: Clock):
       view,
       chart: chartOf(activity.stored.traffic?.minutes ?? [], NOW_LINES, clock.now()),
       listOf: listsOf({ since: view.turnedAway.from, until: view.turnedAway.until }),
+      listOfAll: listsOf({}),
     });
   });
 }
@@ -95,6 +110,7 @@ function addRequest(app: FastifyInstance, tools: ConsoleTools, clock: Clock, inT
       view: await requestView(found, tools.reads, {
         now: clock.now(),
         reveal,
+        mayReveal: reply.request.person?.role !== 'viewer',
         ...defined({ line: tools.activity.line() }),
       }),
     });
@@ -130,10 +146,20 @@ function addLists(
   inTurn: InTurn,
 ): void {
   app.get('/dead-letters', async (request, reply) => {
-    const dead = await inTurn(request, () =>
-      deadLettersView(reads, clock.now(), COUNTED_WITHIN_MS),
+    const newest = { state: 'dead_lettered', mode: 'live' } as const;
+    const [dead, { found }] = await inTurn(request, () =>
+      Promise.all([
+        deadLettersView(reads, clock.now(), COUNTED_WITHIN_MS),
+        reads.submissions.list(newest, DEAD_SHOWN, COUNTED_WITHIN_MS),
+      ]),
     );
-    return reply.page('dead-letters', { title: 'Dead letters', ...dead });
+    return reply.page('dead-letters', {
+      title: 'Dead letters',
+      listOf: listsOf({}),
+      list: addressOf('', { list: listOf(newest) }),
+      rows: found.map((record) => rowOf(record, false)),
+      ...dead,
+    });
   });
   app.get('/trail', async (request, reply) => {
     const { before, about: asked } = request.query as { before?: string; about?: string };
@@ -216,32 +242,47 @@ function addPartners(
   inTurn: InTurn,
 ): void {
   app.get('/partners', async (request, reply) => {
+    const now = clock.now();
     const from = nameIn(request, 'from');
-    const [partners, problems] = await inTurn(request, () => {
+    const byName = from !== undefined || nameIn(request, 'by') === 'name';
+    const page = Math.trunc(Number(nameIn(request, 'page'))) || 1;
+    const view = await inTurn(request, async () => {
       const read = reads.keys.problems.list();
-      return Promise.all([partnersView(reads, clock.now(), read), read]);
+      const [all, problems, sums] = await Promise.all([
+        partnersView(reads, now, read),
+        read,
+        sumsForList(reads.traffic, now),
+      ]);
+      const { shown, next } = byName
+        ? pageFrom(all, from, ({ partner }) => partner, PARTNERS_PAGE)
+        : pageOf(worstOf(all, sums), page, PARTNERS_PAGE);
+      const names = shown.map(({ partner }) => partner);
+      const traffic = await trafficForList(names, now, reads.traffic);
+      return { count: all.length, partners: shown, next, problems, traffic };
     });
-    const { shown, next } = pageFrom(partners, from, ({ partner }) => partner, PARTNERS_PAGE);
     return reply.page('partners', {
       title: 'Partners',
       from,
-      paged: partners.length > PARTNERS_PAGE,
-      partners: shown,
-      problems,
-      next: next && addressOf('/partners', { from: next }),
+      byName,
+      isFirst: from === undefined && page === 1,
+      paged: view.count > PARTNERS_PAGE,
+      ...view,
+      next: view.next && addressOf('/partners', { [byName ? 'from' : 'page']: view.next }),
     });
   });
+}
+
+function addPartner(app: FastifyInstance, { reads }: ConsoleTools, clock: Clock, inTurn: InTurn) {
   app.get('/partners/:partner', async (request, reply) => {
     const { partner } = request.params as { partner: string };
     const now = clock.now();
     const asked = askedRange(request.query as QueryOfRange, now);
     const fromKey = nameIn(request, 'keys');
-    const [keys, partners, certification, limit, traffic] = await inTurn(request, () =>
+    const [keys, partners, certification, traffic] = await inTurn(request, () =>
       Promise.all([
-        keysView(reads, partner),
+        keysView(reads, partner, now),
         partnersView(reads, now),
         certificationOf(partner, now, reads.traffic),
-        limitOf(partner, reads),
         trafficOfPartner(partner, asked, now, reads),
       ]),
     );
@@ -265,7 +306,7 @@ function addPartners(
       asked,
       rangeNames,
       certification,
-      limit,
+      limit: about?.maxPerMinute,
       file: addressOf(`/partners/${encodeURIComponent(partner)}/reasons.csv`, asked.query),
       ...traffic,
       listOf: listsOf(asked.range, partner, asked.test),
@@ -274,7 +315,7 @@ function addPartners(
   });
 }
 
-/** For the partner itself: its ids and why, and nothing of an applicant. */
+/** For the partner itself: its ids and why, as it is told it, and nothing of an applicant. */
 function addReasonsFile(
   app: FastifyInstance,
   { reads: { submissions } }: ConsoleTools,
@@ -293,26 +334,27 @@ function addReasonsFile(
     ]);
     const lines = lists.flatMap(({ found }) =>
       found.flatMap(({ _id, receivedAt, state, reasons = [] }) =>
-        reasons.map(({ field = '', code }) => [_id, receivedAt.toISOString(), state, field, code]),
+        reasonsForPartner(reasons).map(({ field = '', code, message }) => {
+          return [_id, receivedAt.toISOString(), state, field, code, message];
+        }),
       ),
     );
-    const head = ['request_id', 'received_at', 'state', 'field', 'code'];
+    const head = ['request_id', 'received_at', 'state', 'field', 'code', 'message'];
     const isWhole = lists.every(({ next }) => next === undefined);
-    return reply
-      .type('text/csv; charset=utf-8')
-      .header(
-        'content-disposition',
-        `attachment; filename="reasons${isWhole ? '' : '-newest'}.csv"`,
-      )
-      .header('cache-control', 'no-store')
-      .send([head, ...lines].map((cells) => `${cells.map(cellOf).join(',')}\r\n`).join(''));
+    return sendCsv(reply, isWhole ? 'reasons' : 'reasons-newest', [head, ...lines]);
   });
 }
 
-/** Requests a minute by the terms of its keys; undefined without a bound. */
-async function limitOf(partner: string, { keys }: ConsoleTools['reads']) {
-  const inUse = (await keys.list(partner)).filter(({ revokedAt }) => revokedAt === undefined);
-  return smallestBound(inUse.map(({ terms }) => terms)).maxPerMinute;
+/** Those without a failed request by their number of requests, then by name. */
+function worstOf(all: readonly PartnerView[], sums: ReadonlyMap<string, PartnerSums>) {
+  const sumsOf = ({ partner }: PartnerView) => sums.get(partner) ?? { requests: 0, failed: 0 };
+  return all.toSorted((one, other) => worstFirst(sumsOf(one), sumsOf(other)));
+}
+
+/** `page` counts from 1. */
+function pageOf<T>(all: readonly T[], page: number, size: number) {
+  const [from, to] = [(page - 1) * size, page * size];
+  return { shown: all.slice(from, to), next: all.length > to ? page + 1 : undefined };
 }
 
 /** A field of the address; undefined if it is empty or given twice. */
@@ -333,7 +375,7 @@ function pageFrom<T>(
   return { shown: rest.slice(0, size), next: next && nameOf(next) };
 }
 
-/** `next` is the `before` of the next page, if there is one. */
+/** `found` has one row more than `size` if there is a next page; `next` is then its `before`. */
 function firstOf<T extends { readonly _id: string }>(found: readonly T[], size: number) {
   const shown = found.slice(0, size);
   return { shown, next: found.length > size ? shown.at(-1)?._id : undefined };

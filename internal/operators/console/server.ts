@@ -11,19 +11,21 @@ import { listenHost, urlOf } from '../../platform/http/admin-server.ts';
 import type { Clock } from '../../platform/process/clock.ts';
 import type { Logger } from '../../platform/process/log.ts';
 import { isLoopback } from '../../platform/http/networks.ts';
-import { addAssets } from './assets.ts';
+import { addAssets, stylesHash } from './assets.ts';
+import { addManyOrders } from './many-orders.ts';
 import { addOrders, type OrderParts } from './orders.ts';
 import { addPages, colourOf, htmlOf } from './render.ts';
 import { addRoutes, type ConsoleTools } from './routes.ts';
+import { addSavedViews } from './saved-views.ts';
 import {
   addEverybody,
   addSignIn,
   cookieName,
   formOwner,
   ownPath,
-  ProviderError,
   type OidcOptions,
 } from './sign-in.ts';
+import { SignInFault } from './sign-in-faults.ts';
 
 /** The longest form: ten fields of 1,000 characters, each of which may take nine bytes. */
 const FORM_BYTES = 131_072;
@@ -47,6 +49,8 @@ interface ConsoleOptions {
   readonly oidc?: OidcOptions;
   /** How the operator's command is run in this installation. */
   readonly command: string;
+  /** Where the runbooks are served, if they are. */
+  readonly runbooks?: string | undefined;
   /** The name of the installation. */
   readonly place: string;
   readonly tools: ConsoleTools;
@@ -81,9 +85,15 @@ export async function startConsole(
   guard(app, oidc !== undefined);
   answerErrors(app, options);
   addAssets(app, htmlOf('tab-icon', { colour: colourOf(options.place) }));
+  // By the installation, since a secret may be of this start alone.
+  const views = cookieName('views', options.place, oidc?.publicUrl);
+  addSavedViews(app, { cookie: views, secure: oidc !== undefined, clock });
   addRoutes(app, options.tools, clock);
   const { orderContextOf } = options;
-  if (orderContextOf !== undefined) addOrders(app, { ...options, orderContextOf });
+  if (orderContextOf !== undefined) {
+    addOrders(app, { ...options, orderContextOf });
+    addManyOrders(app, { ...options, orderContextOf });
+  }
   await app.listen({ host: listenHost(host), port });
   return { url: urlOf(app.server), close: () => app.close() };
 }
@@ -95,6 +105,7 @@ async function addPlugins(app: FastifyInstance, { secret, oidc }: ConsoleOptions
       useDefaults: false,
       directives: {
         defaultSrc: own,
+        styleSrc: [...own, stylesHash],
         formAction: own,
         baseUri: ["'none'"],
         frameAncestors: ["'none'"],
@@ -159,10 +170,7 @@ function guard(app: FastifyInstance, oidc: boolean): void {
 function answerErrors(app: FastifyInstance, { log, databaseFault }: ConsoleOptions): void {
   app.setErrorHandler<Partial<FastifyError> & Error>((error, _, reply) => {
     const { statusCode: status = 500, code = '' } = error;
-    const fault =
-      error instanceof ProviderError
-        ? `The OpenID provider cannot be asked (${error.message}).`
-        : databaseFault(error);
+    const fault = error instanceof SignInFault ? error.message : databaseFault(error);
     if (fault !== undefined) return reply.say(503, fault);
     if (code.startsWith('FST_CSRF'))
       return reply.say(403, 'The form has expired: open its page again.');

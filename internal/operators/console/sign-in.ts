@@ -1,15 +1,22 @@
 /** Who uses the console: everybody on loopback, or people who log in by OpenID Connect. */
 import { createHash, createHmac, randomBytes, randomUUID } from 'node:crypto';
-import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import * as oidc from 'openid-client';
-import { EnvHttpProxyAgent, fetch as fetchBy } from 'undici';
 import type { NameFrom, Trail } from '../trail/trail.ts';
+import type { Role } from './claims.ts';
+import {
+  logged,
+  logOutAt,
+  personOf,
+  providerOf,
+  type Provider,
+  type ProviderOptions,
+} from './provider.ts';
+import { knownCode, SignInFault, signInFaultOf } from './sign-in-faults.ts';
 import { inTurns } from './turns.ts';
 import { later, type Clock } from '../../platform/process/clock.ts';
+import { defined } from '../../platform/process/defined.ts';
 import type { Logger } from '../../platform/process/log.ts';
-
-/** `viewer` sees everything masked; `support` may reveal; `operator` may also act. */
-export type Role = 'viewer' | 'support' | 'operator';
 
 export interface ConsolePerson {
   /** The session's id; absent without OIDC. */
@@ -29,40 +36,27 @@ declare module 'fastify' {
   }
 }
 
-export interface OidcOptions {
-  readonly issuer: string;
-  readonly clientId: string;
-  readonly clientSecret: string;
+export interface OidcOptions extends ProviderOptions {
   /** Where people open the console. */
   readonly publicUrl: string;
   readonly scopes: string;
-  /** A claim: a name, or a path such as `realm_access.roles`. */
-  readonly rolesClaim: string;
-  /** The claim's value for each role; nobody is an operator where the console does not act. */
-  readonly roles: Readonly<Record<Exclude<Role, 'operator'>, string>> & {
-    readonly operator?: string;
-  };
 }
 
 /** A working day; then the provider is asked again. */
 export const SESSION_SECONDS = 8 * 3_600;
 /** Time from the click to the return from the provider. */
 const LOGIN_SECONDS = 600;
-/** Time-out of the provider's answers. */
-const PROVIDER_TIMEOUT_S = 5;
 const CALLBACK = '/login/callback';
 /** The number of tabs that can log in at once. All cookies must fit into the 8 KB that many proxies allow. */
 const LOGIN_COOKIES = 32;
-/** Characters in JSON. A longer address would make the provider's address too long. */
+/**
+ * Of the page to return to after the log-in, in JSON: it stands in the `state` of the provider's
+ * address, which must not become too long.
+ */
 const PATH_MAX = 500;
 /** Calls of the provider at a time, for all who return from it. */
 const CALLS_AT_ONCE = 4;
 const CALLS_WAITING = 100;
-/** Time between two attempts to discover the provider. */
-const DISCOVERY_PAUSE_MS = 1_000;
-const NOT_LOGGED_IN =
-  'The log-in did not succeed, was used already, took too long, or began in another browser: log in again.';
-
 /** Kubernetes' own rights decide who may forward a port. */
 export function addEverybody(app: FastifyInstance): void {
   const somebody: ConsolePerson = { name: 'somebody', nameFrom: 'console', role: 'support' };
@@ -78,6 +72,27 @@ interface Login {
   /** In ms. */
   readonly until: number;
 }
+
+const NO_STATE = new SignInFault(
+  'no_state',
+  'The provider returned without the state of a log-in, or the address is not whole.',
+);
+const NOT_OURS = new SignInFault(
+  'state_not_ours',
+  'The log-in was not begun at this console, or its address was changed. If it happens again, look whether all its pods have the same CONSOLE_SESSION_SECRET.',
+);
+const TOOK_TOO_LONG = new SignInFault(
+  'took_too_long',
+  `The log-in took more than ${LOGIN_SECONDS / 60} minutes.`,
+);
+const OTHER_BROWSER = new SignInFault(
+  'other_browser',
+  'The log-in began in another browser, or this one did not keep its cookie.',
+);
+const USED_ALREADY = new SignInFault(
+  'used_already',
+  'The log-in was used already, as after "back" or a reload.',
+);
 
 /** Limits a route by the plugin's registered bounds. */
 export const LIMITED = { config: { rateLimit: {} } } as const;
@@ -142,15 +157,15 @@ function loginsOf(name: string, secret: string, clock: Clock) {
       void reply.setCookie(slotOf(id), browser, cookie);
       return secretsOf(browser, `${text}.${hash(`state ${text}`)}`);
     },
-    /** Undefined in another browser than the one that began it. */
+    /** A fault says why this log-in cannot go on. */
     begun: ({ cookies }: FastifyRequest, state: string) => {
       const [text = '', signature] = state.split('.');
-      if (signature !== hash(`state ${text}`)) return undefined;
+      if (signature !== hash(`state ${text}`)) return { fault: NOT_OURS };
       const login = JSON.parse(Buffer.from(text, 'base64url').toString()) as Login;
-      if (login.until <= clock.now().getTime()) return undefined;
+      if (login.until <= clock.now().getTime()) return { fault: TOOK_TOO_LONG };
       const browser = cookies[slotOf(login.id)] ?? '';
-      if (hash(`browser ${browser}`) !== login.browser) return undefined;
-      return { ...login, ...secretsOf(browser, state) };
+      if (hash(`browser ${browser}`) !== login.browser) return { fault: OTHER_BROWSER };
+      return { login: { ...login, ...secretsOf(browser, state) } };
     },
   };
 }
@@ -173,7 +188,7 @@ export function addSignIn(app: FastifyInstance, options: OidcOptions, parts: Sig
   const logins = loginsOf(named('login'), secret, clock);
   const inTurn = inTurns(CALLS_AT_ONCE, CALLS_WAITING);
   const used = usedOnce(clock);
-  const provider = discoverOnce(options);
+  const provider = providerOf(options, { log });
   app.decorateRequest('person', {
     getter(this: FastifyRequest) {
       const kept = session.kept(this);
@@ -181,54 +196,84 @@ export function addSignIn(app: FastifyInstance, options: OidcOptions, parts: Sig
     },
   });
 
+  addBegin(app, options, { logins, provider, log });
+  app.get(CALLBACK, async (request, reply) => {
+    const { state, error: code } = request.query as {
+      state?: string | string[];
+      error?: unknown;
+    };
+    const { login, fault } =
+      state === undefined
+        ? { fault: knownCode(code) ?? NO_STATE }
+        : logins.begun(request, String(state));
+    try {
+      if (login === undefined) throw fault;
+      const person = await inTurn(request.ip, () => {
+        if (!used(login.id, LOGIN_SECONDS)) throw USED_ALREADY;
+        return personOf(provider, new URL(request.url, options.publicUrl), login, options);
+      });
+      const { name, sub, role, nameless } = person;
+      session.keep(reply, { id: randomUUID(), name, sub, nameFrom: 'oidc', role });
+      log.info({ operator: name, sub, role, ...defined({ nameless }) }, 'logged in');
+      return await reply.redirect(login.to, 303);
+    } catch (error) {
+      if (!(error instanceof SignInFault)) throw error;
+      if (error.isOfProvider) provider.doubt();
+      log.warn(logged(error), 'a log-in failed');
+      // The person is known, and has no role.
+      if (error.status === 403) session.clear(reply);
+      else if (request.person !== undefined) return reply.redirect(login?.to ?? '/', 303);
+      return reply.say(error.status, `${error.message} To try again, log in again.`);
+    }
+  });
+  const elsewhere = (): Promise<string | undefined> =>
+    provider
+      .configuration()
+      .then((configuration) => logOutAt(configuration, options.publicUrl))
+      // Many have no such place.
+      .catch(() => undefined);
+  addLogOut(app, session, elsewhere, parts);
+}
+
+interface BeginParts {
+  readonly logins: ReturnType<typeof loginsOf>;
+  readonly provider: Provider;
+  readonly log: Logger;
+}
+
+function addBegin(
+  app: FastifyInstance,
+  options: OidcOptions,
+  { logins, provider, log }: BeginParts,
+): void {
   // After the discovery it asks nobody, and it keeps nothing here: strangers may repeat it.
   app.get('/login', async (request, reply) => {
     const { to } = request.query as { to?: unknown };
-    const configuration = await provider();
+    const configuration = await provider.configuration();
     const { state, nonce, verifier } = logins.begin(reply, ownPath(String(to)));
-    const target = oidc.buildAuthorizationUrl(configuration, {
+    const parameters = {
       redirect_uri: new URL(CALLBACK, options.publicUrl).href,
       scope: options.scopes,
       state,
       nonce,
       code_challenge: await oidc.calculatePKCECodeChallenge(verifier),
       code_challenge_method: 'S256',
-    });
-    return reply.redirect(target.href, 303);
-  });
-  app.get(CALLBACK, async (request, reply) => {
-    const state = String((request.query as { state?: unknown }).state);
-    const begun = logins.begun(request, state);
-    const claims =
-      begun &&
-      (await inTurn(request.ip, async () =>
-        used(begun.id, LOGIN_SECONDS) ? claimsOf(provider, request.url, begun, options) : undefined,
-      ).catch((error: unknown) => {
-        if ((error as FastifyError).statusCode === 429) throw error;
-        log.warn({ reason: reasonOf(error) }, 'a log-in failed');
-      }));
-    if (!claims)
-      return request.person === undefined
-        ? reply.say(400, NOT_LOGGED_IN)
-        : reply.redirect(begun?.to ?? '/', 303);
-    const { sub } = claims;
-    const { name, role } = claims;
-    if (role === undefined) {
-      session.clear(reply);
-      log.warn({ operator: name, sub }, 'a person without a role tried to log in');
-      const roles = Object.values(options.roles).join(' nor ');
-      return reply.say(403, `${name} has neither the role ${roles}.`);
+    };
+    try {
+      return reply.redirect(oidc.buildAuthorizationUrl(configuration, parameters).href, 303);
+    } catch (error) {
+      provider.doubt();
+      const fault = await signInFaultOf(error, options.issuer);
+      log.warn(logged(fault), 'a log-in failed');
+      throw fault;
     }
-    session.keep(reply, { id: randomUUID(), name, sub, nameFrom: 'oidc', role });
-    log.info({ operator: name, sub, role }, 'logged in');
-    return reply.redirect(begun.to, 303);
   });
-  addLogOut(app, session, parts);
 }
 
 function addLogOut(
   app: FastifyInstance,
   session: ReturnType<typeof cookieOf<Session>>,
+  elsewhere: () => Promise<string | undefined>,
   { ended, tools }: SignInParts,
 ): void {
   app.post('/logout', async (request, reply) => {
@@ -237,7 +282,12 @@ function addLogOut(
     ended.add(id);
     session.clear(reply);
     await tools.trailOf(person).loggedOut(id);
-    return reply.say(200, 'You are logged out of the console.');
+    return reply.page('message', {
+      title: 'Done',
+      status: 200,
+      message: 'You are logged out of the console. Your session at the provider goes on.',
+      elsewhere: await elsewhere(),
+    });
   });
 }
 
@@ -257,107 +307,8 @@ function usedOnce(clock: Clock): (id: string, seconds: number) => boolean {
   };
 }
 
-/** Discovers the provider at the first log-in that reaches it; asks it at most once a second. */
-function discoverOnce(options: OidcOptions): () => Promise<oidc.Configuration> {
-  let known: Promise<oidc.Configuration> | undefined;
-  return () =>
-    (known ??= discover(options).catch((error: unknown) => {
-      setTimeout(() => (known = undefined), DISCOVERY_PAUSE_MS).unref();
-      throw error;
-    }));
-}
-
-/** Uses what the provider supports; `client_secret_basic` is OpenID Connect's default. */
-function clientAuth(secret: string): oidc.ClientAuth {
-  const [basic, post] = [oidc.ClientSecretBasic(secret), oidc.ClientSecretPost(secret)];
-  return (server, ...request) => {
-    const methods = server.token_endpoint_auth_methods_supported;
-    const isBasic = methods?.includes('client_secret_basic') ?? true;
-    return (isBasic ? basic : post)(server, ...request);
-  };
-}
-
-async function discover(options: OidcOptions): Promise<oidc.Configuration> {
-  const auth = clientAuth(options.clientSecret);
-  const issuer = new URL(options.issuer);
-  // Uses HTTPS_PROXY and NO_PROXY; pods are read without a proxy.
-  const dispatcher = new EnvHttpProxyAgent();
-  const asked = (url: string, request: object) => fetchBy(url, { ...request, dispatcher });
-  try {
-    return await oidc.discovery(issuer, options.clientId, undefined, auth, {
-      [oidc.customFetch]: asked as unknown as oidc.CustomFetch,
-      execute: issuer.protocol === 'http:' ? [oidc.allowInsecureRequests] : [],
-      timeout: PROVIDER_TIMEOUT_S,
-    });
-  } catch (error) {
-    throw new ProviderError(reasonOf(error));
-  }
-}
-
-export class ProviderError extends Error {
-  override readonly name = 'ProviderError';
-}
-
-type Claims = Readonly<Record<string, unknown>>;
-
-/** What the ID token says of the person, completed by UserInfo. */
-async function claimsOf(
-  provider: () => Promise<oidc.Configuration>,
-  url: string,
-  { verifier, state, nonce }: { readonly [Name in 'verifier' | 'state' | 'nonce']: string },
-  options: OidcOptions,
-) {
-  const configuration = await provider();
-  const back = new URL(url, options.publicUrl);
-  const tokens = await oidc.authorizationCodeGrant(configuration, back, {
-    pkceCodeVerifier: verifier,
-    expectedState: state,
-    expectedNonce: nonce,
-    idTokenExpected: true,
-  });
-  const claims = tokens.claims()!;
-  const { sub } = claims;
-  const { email, email_verified: verified } = claims as Claims;
-  const isWhole = ![email, verified, rolesOf(claims, options)].includes(undefined);
-  const { userinfo_endpoint: userInfo } = configuration.serverMetadata();
-  const more: Claims =
-    userInfo === undefined || isWhole
-      ? {}
-      : await oidc.fetchUserInfo(configuration, tokens.access_token, sub);
-  return {
-    sub,
-    // What one document says of its address says nothing of the other's.
-    name: nameOf(verified === undefined ? more : claims, sub),
-    role: roleOf(rolesOf(claims, options) ?? rolesOf(more, options), options),
-  };
-}
-
-/** An address that is not verified may be another person's. */
-function nameOf({ email, email_verified: verified }: Claims, sub: string): string {
-  return typeof email === 'string' && verified === true ? email : sub;
-}
-
-function rolesOf(claims: Claims, { rolesClaim }: OidcOptions): unknown {
-  const at = (value: unknown, key: string): unknown => (value as Claims | undefined)?.[key];
-  return claims[rolesClaim] ?? rolesClaim.split('.').reduce<unknown>(at, claims);
-}
-
-function roleOf(roles: unknown, options: OidcOptions): Role | undefined {
-  const given = [roles].flat();
-  return (['operator', 'support', 'viewer'] as const).find((role) => {
-    const value = options.roles[role];
-    return value !== undefined && given.includes(value);
-  });
-}
-
 /** A log-in must not lead to another site. */
 export function ownPath(to: string): string {
   // Printable ASCII without a backslash, which browsers read as a slash.
   return JSON.stringify(to).length <= PATH_MAX && /^\/(?!\/)[!-[\]-~]*$/.test(to) ? to : '/';
-}
-
-/** Leaves out the message, which may quote a token. */
-function reasonOf(error: unknown): string {
-  const { code, name } = error as { readonly code?: string; readonly name?: string };
-  return code ?? name ?? 'unknown';
 }

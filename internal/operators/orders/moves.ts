@@ -1,15 +1,14 @@
 /** Orders about one request and its account, or about many. */
 import { normalizeEmail } from '../../application/fields.ts';
-import { mailReason } from '../../application/reasons.ts';
+import { areBouncesAlike, planOfBounce, reportBounce } from '../../mail/late-bounce.ts';
 import { accountOfMessageId } from '../../mail/message.ts';
-import { isOfRecipient, reasonOf } from '../../mail/relay-answers.ts';
 import { DAY_MS, later } from '../../platform/process/clock.ts';
 import { pause } from '../../platform/process/deadline.ts';
+import { defined } from '../../platform/process/defined.ts';
 import { findingName } from '../../self-audit/rules.ts';
 import { suspectsAt } from '../../self-audit/walk.ts';
-import type { Fact } from '../../submission/facts.ts';
+import { isBounced, type Fact } from '../../submission/submission.ts';
 import { isOpen } from '../../submission/states.ts';
-import { isBounced } from '../../submission/submission.ts';
 import type { Search } from '../../submission/support-queries.ts';
 import { lookUp } from '../view/look-up.ts';
 import {
@@ -32,7 +31,6 @@ import {
   type Given,
   type OpenOrder,
   type OrderContext,
-  type OrderPlan,
   type OrderStores,
 } from './order.ts';
 
@@ -209,21 +207,16 @@ export async function bounce(given: Given, context: OrderContext): Promise<OpenO
   const mail = mailOf(given);
   const target = await bouncedTarget(given, mail?.accountId, context);
   const { record, account } = target;
-  // Only a Message-ID shows that the bounce is of an earlier e-mail.
-  const isEarlier = mail !== undefined && account?.mailVersion !== mail.mailVersion;
-  const plan = planBounce(target, isEarlier, given, context);
-  const act = (): Promise<boolean> => {
-    const { stores } = context;
-    const { status } = given;
-    const code = status === undefined ? '' : ` (${status})`;
-    const reason = `the e-mail bounced after the mail server had taken it, reported by ${stores.trail.by}${code}`;
-    // Only the record changes: the account keeps `notifiedAt` until a retry removes it.
-    const seen = { seen: record, accountId: record.accountId };
-    if (!isOfRecipient(status)) return stores.moves.move('report_refusal', seen, reason);
-    const reasons = [mailReason(reasonOf(status))];
-    return stores.moves.move('report_bounce', { ...seen, reasons }, reason);
-  };
-  const words = bounceWords(target, plan);
+  const { moves, trail, submissions } = context.stores;
+  const reported = defined({ status: given.status, mail });
+  const usual = record.test
+    ? planned('bounce', target, context)
+    : planOfBounce(record, account, reported);
+  const mails = usual.to === 'undeliverable' && !record.test ? [record] : [];
+  const alike = await areBouncesAlike(given.status, mails, context.clock.now(), submissions);
+  const plan: Plan = alike ? { to: 'dead_lettered' } : usual;
+  const act = (): Promise<boolean> => reportBounce(record, { ...reported, alike }, trail.by, moves);
+  const words = bounceWords(target, plan, alike);
   return openOrder('bounce', { seen: requestSeen(target), plan, words, act }, context);
 }
 
@@ -247,24 +240,6 @@ async function bouncedTarget(
   if (email !== undefined && recipient === undefined)
     throw new OrderRefused('no account has this address: nothing was changed');
   return requestTarget({ id: id ?? accountId ?? recipient?.requestId ?? '' }, context);
-}
-
-function planBounce(
-  target: RequestTarget,
-  isEarlier: boolean,
-  { status }: Given,
-  context: OrderContext,
-): OrderPlan {
-  if (isEarlier)
-    return {
-      nothing: 'it is about an earlier e-mail, which was reported before or followed by another',
-    };
-  const { record, account } = target;
-  if (account !== undefined && (record.state === 'undeliverable' || isBounced(record)))
-    return { nothing: `it is ${record.state} already` };
-  const plan = planned('bounce', target, context);
-  const isFinal = plan.to === undefined || isOfRecipient(status);
-  return isFinal ? plan : { ...plan, to: 'dead_lettered' };
 }
 
 export async function correctEmail(given: Given, context: OrderContext): Promise<OpenOrder> {

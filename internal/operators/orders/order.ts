@@ -5,25 +5,34 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { AccountCorrections } from '../../account/account-corrections.ts';
-import { AccountQueries } from '../../account/account-queries.ts';
-import { isEmailAddress } from '../../application/email-address.ts';
+import { AccountQueries } from '../../account/account-store.ts';
+import { isEmailAddress } from '../../application/fields.ts';
 import type { Trail } from '../trail/trail.ts';
 import { PartnerHolds } from '../../partner/flags.ts';
 import { KeyStore } from '../../partner/key-store.ts';
 import { InstallationStore } from '../../installation/installation.ts';
 import type { Clock } from '../../platform/process/clock.ts';
 import type { MoveTools } from '../../submission/move-of.ts';
-import { PutAside } from '../../self-audit/put-aside.ts';
+import { PutAside } from '../../self-audit/walk.ts';
 import { OperatorMoves } from '../../submission/operator-moves.ts';
 import { SupportQueries } from '../../submission/support-queries.ts';
 import type { About, Words } from '../view/order-words.ts';
 import type { Plan } from '../view/plans.ts';
 import { text, WHY_MAX } from '../view/search-fields.ts';
+import type { Register } from './register.ts';
+
+export { OrderRefused } from './order-refused.ts';
+
+interface StoreTools extends MoveTools {
+  /** Undefined where none is named. */
+  readonly register?: Register | undefined;
+}
 
 /** The stores of orders, except the trail, which needs the operator's name. */
-export function storesOf(tools: MoveTools) {
-  const { db } = tools;
+export function storesOf(tools: StoreTools) {
+  const { db, register } = tools;
   return {
+    register,
     submissions: new SupportQueries(db),
     accounts: new AccountQueries(db),
     installation: new InstallationStore(tools),
@@ -67,11 +76,6 @@ export const givenFields = {
   why: text(WHY_MAX),
 } as const;
 
-/** What the operator named is missing or cannot be used. */
-export class OrderRefused extends Error {
-  override readonly name = 'OrderRefused';
-}
-
 /** `nothing` says that the order was carried out before. */
 export interface OrderPlan extends Omit<Plan, 'to'> {
   readonly to?: string;
@@ -112,9 +116,12 @@ export function openOrder(
       .update(JSON.stringify([name, ...order.seen]))
       .digest('hex'),
     act: (begin) =>
-      stores.trail.record({ action: name, ...words.about }, () => {
+      stores.trail.record({ action: name, ...words.about }, async () => {
         begin?.();
-        return order.act();
+        const { keyId, partnerId, accountId, requestId } = words.about;
+        const subject = keyId ?? partnerId ?? accountId ?? requestId;
+        const act = () => order.act();
+        return stores.register ? stores.register.ordering(name, subject, act) : act();
       }),
   };
 }

@@ -2,14 +2,17 @@
 import type { Collection, Db, Filter } from 'mongodb';
 import { type Clock, DAY_MS, later } from '../../platform/process/clock.ts';
 import { defined } from '../../platform/process/defined.ts';
-import { firstIdAt, newId } from '../../platform/stores/ids.ts';
+import { firstIdAt, newId, timeOfId } from '../../platform/stores/ids.ts';
 import { bounded } from '../../platform/stores/mongo-read.ts';
-import { operatorAudit } from '../../self-audit/put-aside.ts';
+import { operatorAudit } from '../../self-audit/walk.ts';
 
 /** Entries shown of one request, the newest. */
 const TRAIL_SHOWN = 50;
 /** Two years: longer than any record is kept. */
 const TRAIL_DAYS = 730;
+
+/** Of the console's orders of many: its plan, its confirmation and its run. */
+export const ORDER_ENDS_WITHIN_MS = 3 * 3_600_000;
 
 /** What an operator did, without an applicant's personal data, so that it survives an erasure. */
 export interface OperatorAction {
@@ -28,6 +31,8 @@ export interface OperatorAction {
   readonly aside?: readonly string[];
   /** Id of the console's session that the person ended. */
   readonly session?: string;
+  /** Id of the console's order of many that this is a part of. */
+  readonly order?: string;
 }
 
 /**
@@ -113,6 +118,17 @@ export class Trail {
   /** Returns operators' actions on a request, oldest first, each with its result. */
   async ofRequest(requestId: string): Promise<TrailEntry[]> {
     return (await this.#newest({ requestId }, TRAIL_SHOWN)).toReversed();
+  }
+
+  /** Returns the parts of a console's order of many, at most `limit`, the newest first. */
+  async ofOrder(order: string, limit: number): Promise<TrailEntry[]> {
+    const begun = timeOfId(order);
+    if (begun === undefined) return [];
+    const within = {
+      $gte: firstIdAt('opr', begun),
+      $lt: firstIdAt('opr', later(begun, ORDER_ENDS_WITHIN_MS)),
+    };
+    return this.#newest({ order, _id: within }, limit);
   }
 
   /** Returns at most `limit` actions with their results, newest first, older than `before`. */

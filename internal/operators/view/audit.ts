@@ -2,6 +2,7 @@
 import type { Clock } from '../../platform/process/clock.ts';
 import { kinds, type Kind } from '../../self-audit/rules.ts';
 import { auditedPages, type AuditStores } from '../../self-audit/walk.ts';
+import { totalOf } from './search.ts';
 
 const FINDINGS_LISTED = 20;
 
@@ -40,7 +41,7 @@ export async function auditView(stores: AuditStores, clock: Clock, since: Date |
   return {
     requestsByState,
     ...counts,
-    problems: problems.reduce((sum, one) => sum + one.count, 0),
+    problems: totalOf(problems),
     /** Each has at most `FINDINGS_LISTED` ids. */
     findings,
   };

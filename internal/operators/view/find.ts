@@ -4,12 +4,14 @@ import { defined } from '../../platform/process/defined.ts';
 import { timeOfId } from '../../platform/stores/ids.ts';
 import type { Search } from '../../submission/support-queries.ts';
 import { idsFrom, lookUp, type FoundSubmission } from './look-up.ts';
-import type { PersonalReading } from './read-as.ts';
+import type { PersonalReading, Reading } from './read-as.ts';
 import type { Reads } from './reads.ts';
 
 const FOUND_PAGE = 50;
 const BEGIN_SO = 20;
 const PARTNERS_SHOWN = 10;
+/** Of each kind, while a text is typed. */
+const SUGGESTED = 5;
 /** Of a whole id, with its prefix. */
 const ID_LENGTH = 30;
 /** What a reference has of it. */
@@ -44,6 +46,27 @@ export async function findById(id: string, reads: Findable, now: Date): Promise<
   return { found, ...(isWhole ? seen : {}) };
 }
 
+const partnersLike = (text: string, all: readonly string[]): string[] =>
+  all.filter((name) => name.toLowerCase().includes(text.toLowerCase()));
+
+/** The known partner of this name in any case. */
+export const partnerNamed = (text: string, all: readonly string[]): string | undefined =>
+  all.find((name) => name === text) ??
+  all.find((name) => name.toLowerCase() === text.toLowerCase());
+
+/** What a text may name that is no person's: a few partners and ids. */
+export async function suggestionsFor(
+  text: string,
+  readings: readonly Reading[],
+  { partners, ...reads }: Findable & { readonly partners: readonly string[] },
+) {
+  const { value: start } = readings.find(({ as }) => as === 'id') ?? {};
+  return {
+    partners: partnersLike(text, partners).slice(0, SUGGESTED),
+    ids: start === undefined ? [] : await idsFrom(start, reads, SUGGESTED),
+  };
+}
+
 export async function findByData(
   { as, value }: PersonalReading,
   { submissions, accounts }: Findable,
@@ -58,9 +81,8 @@ export async function findByData(
     readonly now: Date;
   },
 ): Promise<FoundByText> {
-  const sought = value.toLowerCase();
-  const like = all.filter((name) => as === 'name' && name.toLowerCase().includes(sought));
-  const same = like.find((name) => name.toLowerCase() === sought);
+  const like = as === 'name' ? partnersLike(value, all) : [];
+  const same = partnerNamed(value, like);
   if (same !== undefined) return { found: [], partners: [same] };
   const partners = like.slice(0, PARTNERS_SHOWN);
   const search: Search = { [as]: value };

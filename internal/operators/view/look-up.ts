@@ -1,7 +1,6 @@
 /** Finds the request that an id or an address names, or explains why it is missing. */
 import type { Account } from '../../account/account.ts';
-import { isEmailAddress } from '../../application/email-address.ts';
-import { normalizedApplicant, normalizeEmail } from '../../application/fields.ts';
+import { isEmailAddress, normalizedApplicant, normalizeEmail } from '../../application/fields.ts';
 import { handOversOf } from '../../account/mail-ledger.ts';
 import { timeOfId } from '../../platform/stores/ids.ts';
 import { tookTooLong } from '../../platform/stores/mongo-read.ts';
@@ -25,7 +24,7 @@ export interface Missing {
 
 type Stores = Pick<Reads, 'submissions' | 'accounts'>;
 
-/** `text` is a request's id, its account's id, or how one of them begins, as its reference. */
+/** `text` is the id of a request or its account, or its beginning, as an e-mail's reference. */
 export async function lookUp(
   text: string,
   { submissions, accounts }: Stores,

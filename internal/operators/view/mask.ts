@@ -9,6 +9,12 @@ export function maskApplicant(applicant: Applicant, reveal: boolean): Applicant 
   });
 }
 
+/** `Harbor Bakery` → `H*** B***`. */
+export const maskWords = (name: string): string =>
+  name.trim().split(/\s+/u).slice(0, WORDS_SHOWN).map(bodyFields.businessName.mask).join(' ');
+
+const WORDS_SHOWN = 4;
+
 const names = Object.values(bodyFields).map(({ name }) => name);
 const shaped = new RegExp(
   `(?<![\\p{L}\\p{N}])(?:${names.join('|')})(?![\\p{L}\\p{N}])|[\\p{L}\\p{M}]|\\p{N}`,

@@ -120,7 +120,7 @@ function afterEnd(record: FoundSubmission, account: Account | undefined): NextSt
     case 'undeliverable':
       return { next: 'ask the partner for the right address', order: 'correct-email' };
     case 'dead_lettered':
-      return { next: 'correct the cause (last error), then retry it', order: 'retry' };
+      return { next: 'correct the cause, then retry it', order: 'retry' };
     case 'closed':
       return {
         next: 'nothing: an operator closed it; to reopen it is the only way back',
@@ -145,12 +145,11 @@ export const duplicateIn = ({ reasons = [] }: Pick<FoundSubmission, 'reasons'>) 
 
 function afterRejection(record: FoundSubmission): string {
   const { reasons = [] } = record;
-  const other = duplicateIn(record);
-  if (other === undefined)
+  if (duplicateIn(record) === undefined)
     return 'the partner sends a corrected application; this one stays rejected';
   const isOnly = reasons.every(({ duplicateOf }) => duplicateOf !== undefined);
-  const more = isOnly ? '' : '; the other faults the partner corrects';
-  return `the account exists already, of ${other}: help the applicant there${more}`;
+  const more = isOnly ? '' : '; the partner corrects the other faults';
+  return `help the applicant at the request that has the account${more}`;
 }
 
 /** An order that the console offers, too. */
@@ -185,7 +184,7 @@ export function offersFor(
     [can('resend'), 'mail the same link again', `resend ${id} --yes`, act('resend')],
     [
       can('correctEmail'),
-      'mail another address, and void the old link',
+      'correct the e-mail address',
       `account correct-email ${id} ADDRESS --yes`,
       act('correct-email'),
     ],
@@ -206,8 +205,9 @@ export function offersFor(
     [erasedAt === undefined, 'show its personal data', `show ${id} --reveal ${named}`],
     [
       erasedAt === undefined || account !== undefined,
-      'erase its applicant',
+      'erase the applicant',
       `erase ${id} --yes ${named}`,
+      act('erase'),
     ],
   ];
   return offers.flatMap(([isPossible, what, command, order]) =>

@@ -1,5 +1,5 @@
 /** Reads what versions of the service without codes have written for people. */
-import type { StoredFact } from '../../submission/facts.ts';
+import type { StoredFact } from '../../submission/submission.ts';
 
 const UNUSABLE = /^the mail server could not be used \(([^)]*)\)$/;
 
@@ -14,7 +14,7 @@ export function isOlderResendOfMany(reason: string | undefined, why: string): bo
   return reason?.startsWith(`operator resend of many${why && ` (${why})`} by `) === true;
 }
 
-/** The server that a sentence of `/readyz` is of. */
+/** The server that a sentence of an older pod's `/readyz` begins with. */
 export function olderServerOf(sentence: string): string | undefined {
   return /^(?:Relay|MongoDB)\b/.exec(sentence)?.[0];
 }

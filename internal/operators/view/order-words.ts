@@ -11,6 +11,7 @@ import type { OperatorAction } from '../trail/trail.ts';
 import type { FoundSubmission } from './look-up.ts';
 import { reactivation } from './partners.ts';
 import type { Plan } from './plans.ts';
+import { businessOf } from './request.ts';
 
 export type About = Omit<OperatorAction, 'action'>;
 
@@ -18,6 +19,8 @@ export interface Words {
   /** Begins the sentence that says why not. */
   readonly subject: string;
   readonly about: About;
+  /** What pages call the request, masked. */
+  readonly business?: string;
   readonly notes?: readonly string[];
   /** What would happen; if absent, `done` says it. */
   readonly would?: string;
@@ -50,6 +53,7 @@ function requestWords(
   return {
     subject: id,
     about: { requestId: id, ...defined({ accountId }) },
+    ...defined({ business: businessOf(record, { reveal: false, mayReveal: true }) }),
     ...defined({ would: would && `${accountId} of ${id} (${state}): ${would}` }),
     done,
     json: {
@@ -93,9 +97,11 @@ export function closeWords(target: RequestTarget, { to }: Shown): Words {
   return { ...words, would: words.done };
 }
 
-export function bounceWords(target: RequestTarget, { to }: Shown): Words {
-  const why =
-    to === 'dead_lettered' ? "it says nothing of the applicant's mailbox, so you decide: " : '';
+export function bounceWords(target: RequestTarget, { to }: Shown, alike: boolean): Words {
+  const cause = alike
+    ? 'most others came back with the same status'
+    : "it says nothing of the applicant's mailbox";
+  const why = to === 'dead_lettered' ? `${cause}, so you decide: ` : '';
   return {
     ...moveWords(target, { to, next: `${why}"show" says what to do next` }),
     unchanged: { whyNot: 'changed meanwhile: report it again later', later: true },
@@ -115,9 +121,10 @@ export function correctionWords(target: Correction, reveal: boolean): Words {
   const { account, email, left } = target;
   // Only the operator can see a typing error.
   const shown = email === '' ? 'the address given' : reveal ? email : maskEmail(email);
-  const change = left === 'everything' ? `${maskEmail(account?.email ?? '')} → ${shown}` : shown;
+  const was = maskEmail(account?.email ?? '');
+  const change = left === 'everything' ? `${was} → ${shown}` : shown;
   const would = {
-    everything: `its address becomes ${change} and a new link is mailed`,
+    everything: `its address, ${was}, becomes ${shown}, and a new link is mailed`,
     record_and_mail: `a correction to ${shown} was cut off: it is finished and a new link is mailed`,
     record: `a correction to ${shown} was cut off after its e-mail: its request is brought in step`,
     nothing: '',
@@ -247,4 +254,48 @@ export function moveInstallationWords({
     done: `${subject} has its partner keys from ${sourceWords(to)} now: a controller there leads within 20 s, and each process takes up the new id within 12 s`,
     json: { dry: shown, done: { ...shown, result: 'moved' } },
   };
+}
+
+export const BACKUPS_HOLD =
+  'backups still hold them until they are past their own retention (docs/privacy.md)';
+
+/** The most requests that are listed. */
+export const ALIKE_LISTED = 20;
+
+/** Requests of the same EIN or e-mail address that an erasure leaves. */
+export interface Alike {
+  readonly same: 'ein' | 'email';
+  readonly requestIds: readonly string[];
+}
+
+export const NO_REGISTER =
+  'no erasure register is named: after a restore from an older backup erase them again (docs/restore.md)';
+
+/** `alike` is undefined if an erasure was stopped; `how` to erase those. */
+export function erasureNotes({
+  isLeft,
+  alike,
+  how,
+  unregistered,
+}: {
+  readonly isLeft: boolean;
+  readonly alike: Alike | undefined;
+  readonly how: string;
+  readonly unregistered: string | undefined;
+}): string[] {
+  const { same, requestIds = [] } = alike ?? {};
+  const more = requestIds.length < ALIKE_LISTED ? '' : ', and perhaps more';
+  return [
+    ...(unregistered === undefined ? [] : [unregistered]),
+    ...(isLeft
+      ? [
+          'some changed meanwhile or are being worked on: run it again in a minute; retry or close dead letters first',
+        ]
+      : []),
+    ...(requestIds.length > 0
+      ? [
+          `not erased, but of the same ${same === 'ein' ? 'EIN' : 'e-mail address'}: ${requestIds.join(', ')}${more}: if they are the same person, erase them ${how}`,
+        ]
+      : []),
+  ];
 }

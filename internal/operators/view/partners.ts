@@ -2,7 +2,9 @@
 import type { Flagged } from '../../partner/flags.ts';
 import { keyIdOf } from '../../partner/api-key.ts';
 import { secretName, STATUS_ANNOTATION } from '../../partner/key-secret.ts';
+import { smallestBounds } from '../../partner/key-terms.ts';
 import type { PartnerKey } from '../../partner/key-store.ts';
+import { DAY_MS, later } from '../../platform/process/clock.ts';
 import type { SecretProblem } from '../../partner/kept-findings.ts';
 import type { Reads } from './reads.ts';
 import { fromNow } from './words.ts';
@@ -38,14 +40,21 @@ export async function partnersView(
   const names = new Set([...byPartner.keys(), ...named, ...disabled.keys(), ...held.keys()]);
   return [...names].toSorted().map((partner) => {
     const theirs = byPartner.get(partner) ?? [];
+    const kept = theirs.filter(({ revokedAt }) => revokedAt === undefined);
     const { active = [], inactive = [] } = Object.groupBy(usable(theirs, now), (key) => key.status);
     const counts = { active: active.length, inactive: inactive.length };
+    const ended = kept.filter((key) => hasEnded(key, now)).length;
     const lastUsedMs = Math.max(0, ...theirs.map((key) => key.lastUsedAt?.getTime() ?? 0));
+    const ends = usable(theirs, now).flatMap((key) => key.terms.notAfter?.getTime() ?? []);
     return {
       partner,
       status: disabled.has(partner) ? 'disabled' : statusOf(counts),
-      keys: counts,
+      keys: { ...counts, ended },
       lastUsedAt: lastUsedMs === 0 ? undefined : new Date(lastUsedMs),
+      /** By the terms of its keys; undefined without a bound. */
+      maxPerMinute: smallestBounds(kept.map(({ terms }) => terms)).maxPerMinute,
+      /** When the first of its usable keys ends. */
+      endsAt: ends.length === 0 ? undefined : new Date(Math.min(...ends)),
       disabled: disabled.get(partner),
       onHold: held.get(partner),
       /** Secrets whose status makes keys inactive, as `namespace/name`. */
@@ -56,11 +65,11 @@ export async function partnersView(
 }
 
 function usable(keys: readonly PartnerKey[], now: Date): PartnerKey[] {
-  return keys.filter(
-    ({ revokedAt, terms: { notAfter } }) =>
-      revokedAt === undefined && (notAfter === undefined || notAfter > now),
-  );
+  return keys.filter((key) => key.revokedAt === undefined && !hasEnded(key, now));
 }
+
+const hasEnded = ({ terms: { notAfter } }: PartnerKey, now: Date): boolean =>
+  notAfter !== undefined && notAfter <= now;
 
 export function secretsSwitchingOff(keys: readonly PartnerKey[], now: Date): string[] {
   const off = usable(keys, now).filter(({ status }) => status === 'inactive');
@@ -78,7 +87,7 @@ export function switchedOffBy(one: PartnerView, now: Date): string {
     flag === undefined ? [] : [`${what} ${fromNow(flag.at, now)} by ${flag.by}`];
   return [
     ...set('disabled', one.disabled),
-    ...one.inactiveBy.map((secret) => `inactive by Secret ${secret}`),
+    ...one.inactiveBy.map((secret) => `inactive by ${secret}`),
     ...set('put on hold', one.onHold),
   ].join('; ');
 }
@@ -100,7 +109,7 @@ export function causesOf(one: PartnerView, now: Date): string {
     .join('; ');
 }
 
-/** Each Secret of a partner: how many of its keys are active, and its problems. */
+/** Each Secret of a partner: its keys by status, and its problems. */
 export function secretsOf(keys: readonly KeyView[], problems: readonly SecretProblem[]) {
   const keysOf = Map.groupBy(keys, ({ secret }) => secret);
   const problemsOf = Map.groupBy(problems, ({ secret }) => secret);
@@ -108,48 +117,67 @@ export function secretsOf(keys: readonly KeyView[], problems: readonly SecretPro
     const theirs = keysOf.get(secret) ?? [];
     return {
       secret,
-      keys: theirs.length,
-      active: theirs.filter(({ status }) => status === 'active').length,
+      counts: Object.fromEntries(
+        [...Map.groupBy(theirs, ({ status }) => status)].map(([status, all]) => [
+          status,
+          all.length,
+        ]),
+      ),
       problems: problemsOf.get(secret) ?? [],
     };
   });
 }
 
-/** Names the command that makes a Secret's keys active again. */
+/** Names the command that makes the keys of a Secret, or of a `Partner`, active again. */
 export function reactivation(secret: string): string {
-  const [namespace, name] = secret.split('/');
+  const [namespace, name, ofPartner] = secret.split('/');
+  if (ofPartner !== undefined)
+    return `${secret} is suspended; to undo that: kubectl -n ${namespace} patch partner ${ofPartner} --type merge -p '{"spec":{"suspend":false}}'`;
   return `Secret ${secret} makes keys inactive; to undo that: kubectl -n ${namespace} annotate secret ${name} ${STATUS_ANNOTATION}=active --overwrite`;
 }
 
 type KeyView = Awaited<ReturnType<typeof keysView>>[number];
 
-export async function keysView({ keys }: Pick<Reads, 'keys'>, partner: string | undefined) {
+export async function keysView(
+  { keys }: Pick<Reads, 'keys'>,
+  partner: string | undefined,
+  now: Date,
+) {
   const [all, flagged] = await Promise.all([keys.list(partner), keys.disabled.list()]);
   const disabled = new Set(flagged.map(({ _id }) => _id));
   return all.map((key) => ({
     key: keyIdOf(key.hash),
     partner: key.partnerId,
     mode: key.terms.test ? 'test' : 'live',
-    status: keyStatus(key, disabled.has(key.partnerId)),
+    status: keyStatus(key, disabled.has(key.partnerId), now),
     inactiveBy: key.inactiveBy && secretName(key.inactiveBy),
     secret: secretName(key.source),
     lastUsedAt: key.lastUsedAt,
+    unused: isUnused(key, now),
     notAfter: key.terms.notAfter,
     cidrs: key.terms.cidrs,
-    changedAt: key.updatedAt,
     revokedAt: key.revokedAt,
   }));
 }
 
-function keyStatus({ revokedAt, status }: PartnerKey, disabled: boolean) {
-  if (revokedAt !== undefined) return 'revoked';
-  return disabled ? 'disabled' : status;
+const UNUSED_DAYS = 90;
+
+const isUnused = (key: PartnerKey, now: Date): boolean =>
+  key.status === 'active' &&
+  usable([key], now).length > 0 &&
+  (key.lastUsedAt ?? key.updatedAt) < later(now, -UNUSED_DAYS * DAY_MS);
+
+function keyStatus(key: PartnerKey, disabled: boolean, now: Date) {
+  if (key.revokedAt !== undefined) return 'revoked';
+  if (hasEnded(key, now)) return 'ended';
+  return disabled ? 'disabled' : key.status;
 }
 
 /** Example: "test, inactive by partner-keys/acme". */
-export function keyStatusInWords({ mode, status, inactiveBy }: KeyView): string {
+export function keyStatusInWords({ mode, status, inactiveBy, unused }: KeyView): string {
   const by = inactiveBy === undefined ? '' : ` by ${inactiveBy}`;
-  return (mode === 'test' ? 'test, ' : '') + status + by;
+  const use = unused ? `, unused for ${UNUSED_DAYS} days` : '';
+  return (mode === 'test' ? 'test, ' : '') + status + by + use;
 }
 
 /** Waiting requests are counted up to `OPEN_COUNTED`. */

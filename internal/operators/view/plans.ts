@@ -1,6 +1,7 @@
 /** What an operator may do with a request, and why not: one rule for the commands and the pages. */
 import type { Account } from '../../account/account.ts';
-import { cardOf, isOpen, nextState, type Event, type State } from '../../submission/states.ts';
+import { mayBounce } from '../../mail/late-bounce.ts';
+import { isOpen, nextState, type Event, type State } from '../../submission/states.ts';
 import type { SubmissionRecord } from '../../submission/submission.ts';
 import type { FoundSubmission } from './look-up.ts';
 import { utc } from './words.ts';
@@ -75,15 +76,13 @@ function whyNoMail(
     : undefined;
 }
 
-const inWords = (state: State): string => `is ${state} (${cardOf(state)?.meaning})`;
-
 type Rule = (record: FoundSubmission, account: Account | undefined, now: Date) => Plan;
 
 const rules = {
   retry: (record, account, now) => {
     const { state } = record;
     const to = isOpen(state) ? state : stateAfter(record, account, 'retry');
-    const whyNot = `${inWords(state)}: nothing to retry`;
+    const whyNot = `is ${state}: nothing to retry`;
     return unlessClaimed(record, now, planTo(to, whyNot, whyNoWork(record, account)));
   },
   resend: (record, account) => {
@@ -101,7 +100,7 @@ const rules = {
     // An interrupted close has left the account unclosed.
     const half = state === 'closed' && account !== undefined && account.closedAt === undefined;
     const to = half ? state : stateAfter(record, account, 'close');
-    return unlessClaimed(record, now, planTo(to, `${inWords(state)}: nothing to close`));
+    return unlessClaimed(record, now, planTo(to, `is ${state}: nothing to close`));
   },
   reopen: (record, account) => {
     const whyNot = `is ${record.state}: only a closed request is reopened`;
@@ -119,24 +118,7 @@ const rules = {
       ? { whyNot: `is still being worked on (${state}): release it once it is settled` }
       : { to: state };
   },
-  bounce: ({ state, pastRetention }, account) => {
-    if (account === undefined) return { whyNot: `is ${state} and has no account` };
-    if (account.releasedAt !== undefined) return { whyNot: 'has an account that was released' };
-    if (account.activation?.usedAt !== undefined)
-      return {
-        whyNot: 'has a link that has been used, so the e-mail arrived: nothing was changed',
-      };
-    if (pastRetention === true) return { whyNot: 'is past its retention: nothing was changed' };
-    if (state === 'account_created') {
-      return {
-        whyNot: `is account_created: its e-mail is not noted as sent yet, so report it again later`,
-        later: true,
-      };
-    }
-    return state === 'completed'
-      ? { to: 'undeliverable' }
-      : { whyNot: `is ${state}: only the e-mail of a completed request can bounce later` };
-  },
+  bounce: mayBounce,
 } satisfies Record<string, Rule>;
 
 export type PlannedOrder = keyof typeof rules;

@@ -1,6 +1,5 @@
 /** What a text may name that somebody has heard, pasted or cut off. */
-import { isEmailAddress, isHostName } from '../../application/email-address.ts';
-import { normalizeEmail } from '../../application/fields.ts';
+import { isEmailAddress, isHostName, normalizeEmail } from '../../application/fields.ts';
 import { later } from '../../platform/process/clock.ts';
 import { timeOfId } from '../../platform/stores/ids.ts';
 import { namePattern, plainText } from '../../submission/name-pattern.ts';

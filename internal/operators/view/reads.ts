@@ -1,9 +1,9 @@
 /** The stores that views read; each function picks those it needs. */
-import type { AccountQueries } from '../../account/account-queries.ts';
+import type { AccountQueries } from '../../account/account-store.ts';
 import type { Trail } from '../trail/trail.ts';
 import type { PartnerHolds } from '../../partner/flags.ts';
 import type { KeyStore } from '../../partner/key-store.ts';
-import type { PutAside } from '../../self-audit/put-aside.ts';
+import type { PutAside } from '../../self-audit/walk.ts';
 import type { SupportQueries } from '../../submission/support-queries.ts';
 import type { TrafficReader } from '../../traffic/traffic-reader.ts';
 

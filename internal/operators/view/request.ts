@@ -1,7 +1,8 @@
 /** One request: what it asked for, what became of it and why, and what may be done with it. */
 import { linkState, type Account } from '../../account/account.ts';
-import { isEmailAddress } from '../../application/email-address.ts';
-import { type Applicant, eachField, namedAsSent, printable } from '../../application/fields.ts';
+import { isEmailAddress, eachField, printable, type Applicant } from '../../application/fields.ts';
+import { hintsOn } from '../../application/parse-application.ts';
+import { reasonsForPartner } from '../../application/reasons.ts';
 import { defined } from '../../platform/process/defined.ts';
 import { referenceOf } from '../../platform/stores/ids.ts';
 import { cardOf, isOpen, type State } from '../../submission/states.ts';
@@ -9,12 +10,13 @@ import type { SubmissionRecord } from '../../submission/submission.ts';
 import { checkRecord, findingName, kinds, printOf, type Kind } from '../../self-audit/rules.ts';
 import type { FoundSubmission } from './look-up.ts';
 import { duplicateIn, nextStep, offersFor, type LineState } from './next.ts';
-import { errorOf, fromNow, utc, utcSeconds } from './words.ts';
-import { maskApplicant } from './mask.ts';
+import { errorOf, fromNow, isLook, utc, utcSeconds } from './words.ts';
+import { maskApplicant, maskWords } from './mask.ts';
 import { accountJson, bodyInWords, recordJson, sentInWords, traceIdOf } from './record.ts';
 import type { Reads } from './reads.ts';
 import { rowOf } from './search.ts';
-import { mailsInWords, timeline } from './timeline.ts';
+import { mailsInWords, timeline, type Happening } from './timeline.ts';
+import type { TrailEntry } from '../trail/trail.ts';
 
 /** Listed by e-mail address, and by EIN. */
 const OTHERS_LISTED = 10;
@@ -65,8 +67,15 @@ export async function requestView(
   {
     now,
     reveal,
+    mayReveal = false,
     line,
-  }: { readonly now: Date; readonly reveal: boolean; readonly line?: LineState },
+  }: {
+    readonly now: Date;
+    readonly reveal: boolean;
+    /** Who may see all may see how each word of the name begins. */
+    readonly mayReveal?: boolean;
+    readonly line?: LineState;
+  },
 ) {
   const [account, onHold, actions, others] = await Promise.all([
     reads.accounts.find('requestId', record._id),
@@ -80,28 +89,28 @@ export async function requestView(
   const wrong = await wrongWith(record, account, circumstances, reads.aside);
   const next = [...wrong, step.next].join('; ');
   const offers = offersFor(record, account, circumstances);
+  const sameAs = record.state === 'rejected' ? duplicateIn(record) : undefined;
   const asked = offers.find(({ order }) => order && order.name === step.order);
+  const typed = sameAs === undefined ? asked?.command : `partner-ingest show ${sameAs}`;
   const happenings = timeline(record, account, actions);
-  const { business_name: business } = namedAsSent(maskApplicant(record.applicant ?? {}, reveal));
   return {
     requestId: record._id,
     test: record.test === true,
-    business: record.erasedAt === undefined ? business : undefined,
+    business: record.erasedAt === undefined ? businessOf(record, { reveal, mayReveal }) : undefined,
     partnerId: record.partnerId,
     received: record.pastRetention ? undefined : record.receivedAt,
     state: record.state,
-    meaning: cardOf(record.state)?.meaning ?? 'a state that this version does not know',
     tone: toneOf(record.state),
     facts: factsOf(record, account, { now, reveal, waits }),
-    reasons: (record.reasons ?? []).map(({ field = '', code, message, duplicateOf }) => ({
-      field,
-      code,
-      message: duplicateOf === undefined ? message : `${message} See ${duplicateOf}.`,
-    })),
+    applicant: personOf(record.applicant ?? {}, reveal),
+    partnerSees: partnerSees(record),
+    reasons: reasonsOf(record),
     timeline: happenings,
+    /** What happened last, who did it, and how long ago. */
+    changed: changedInWords(happenings, actions, now),
     next,
     /** The other request of a duplicate. */
-    sameAs: record.state === 'rejected' ? duplicateIn(record) : undefined,
+    sameAs,
     offers: offers.map((one) => ({ ...one, isNext: one === asked })),
     /**
      * Requests of the same e-mail address or EIN, newest first; at most `OTHERS_LISTED` of each.
@@ -119,11 +128,54 @@ export async function requestView(
         ...one,
         what: one.what + said,
       })),
-      next: asked === undefined ? next : `${next}: "${asked.command}"`,
+      next: typed === undefined ? next : `${next}: "${typed}"`,
       commands: offers.map(({ what, command }) => ({ what, command })),
       others: others.map(({ _id, state }) => ({ request_id: _id, state })),
     },
   };
+}
+
+/** The state and reasons of the partner's look-up; undefined if it finds nothing. */
+function partnerSees({ partnerId, pastRetention, state, reasons = [] }: FoundSubmission) {
+  if (partnerId === undefined || pastRetention) return undefined;
+  const said = reasonsForPartner(reasons).map(({ message }) => message);
+  return [cardOf(state)?.status ?? 'processing', said.join(' ')].filter(Boolean).join(': ');
+}
+
+const reasonsOf = ({ reasons = [] }: FoundSubmission) =>
+  reasons.map(({ field = '', code, message, duplicateOf }) => ({
+    field,
+    code,
+    message: duplicateOf === undefined ? message : `${message} See ${duplicateOf}.`,
+  }));
+
+/** What people call the request. */
+export function businessOf(
+  { applicant: { businessName } = {} }: SubmissionRecord,
+  { reveal, mayReveal }: { readonly reveal: boolean; readonly mayReveal: boolean },
+): string | undefined {
+  if (mayReveal && !reveal) return businessName && maskWords(businessName);
+  return maskApplicant({ ...(businessName && { businessName }) }, reveal).businessName;
+}
+
+/** What follows from an order within this time is of the operator. */
+const FOLLOWS_MS = 10_000;
+
+function changedInWords(
+  happenings: readonly Happening[],
+  actions: readonly TrailEntry[],
+  now: Date,
+): string | undefined {
+  const endOf = ({ at, until = at }: Happening): number => until.getTime();
+  const last = happenings.toSorted((one, other) => endOf(one) - endOf(other)).at(-1);
+  if (last === undefined) return undefined;
+  const at = new Date(endOf(last));
+  const by = actions.findLast(
+    (one) => one.result !== 'not_done' && Math.abs(one.at.getTime() - endOf(last)) < FOLLOWS_MS,
+  );
+  if (by === undefined) return `Changed ${fromNow(at, now)}: ${last.what}`;
+  const who = `by ${printable(by.by)} ${fromNow(at, now)}`;
+  return isLook(by.action) ? `Looked at ${who}` : `Changed ${who}: ${by.action}`;
 }
 
 async function othersOf(
@@ -172,6 +224,7 @@ function factsOf(
     ['sent', sentInWords(record)],
     ['idempotency', keyInWords(record)],
     ['applicant', applicant === undefined ? undefined : personInWords(applicant, reveal)],
+    ['hint', hintsInWords(record)],
     [
       'account',
       account === undefined ? undefined : accountInWords(account, record, { reveal, now }),
@@ -186,23 +239,30 @@ function factsOf(
   return rows.flatMap(([name, words]) => (words === undefined ? [] : [{ name, words }]));
 }
 
+const hintsInWords = ({ applicant = {} }: SubmissionRecord): string | undefined =>
+  hintsOn(applicant)
+    .map(({ message }) => message)
+    .join(' ') || undefined;
+
 function keyInWords({ idempotencyDigest, adopted }: SubmissionRecord): string | undefined {
   if (idempotencyDigest === undefined) return undefined;
   return adopted === true ? 'with a key, and sent again with it' : 'with a key';
 }
 
-function personInWords(person: Applicant, reveal: boolean): string {
+/** `name` is the field's in a body. */
+function personOf(person: Applicant, reveal: boolean) {
   const shown = maskApplicant(person, reveal);
-  const parts = eachField(({ label, leads }, key) => {
+  const parts = eachField(({ name, label, leads = false }, key) => {
     const value = shown[key];
-    if (value === undefined) return undefined;
-    return { leads: leads ?? false, words: label === undefined ? value : `${label} ${value}` };
+    return value === undefined ? undefined : { name, label, leads, value };
   });
-  return Object.values(parts)
-    .toSorted((one, other) => Number(other.leads) - Number(one.leads))
-    .map(({ words }) => words)
-    .join(', ');
+  return Object.values(parts).toSorted((one, other) => Number(other.leads) - Number(one.leads));
 }
+
+const personInWords = (person: Applicant, reveal: boolean): string =>
+  personOf(person, reveal)
+    .map(({ label, value }) => (label === undefined ? value : `${label} ${value}`))
+    .join(', ');
 
 function accountInWords(
   account: Account,

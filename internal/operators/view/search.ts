@@ -1,11 +1,12 @@
 /** Requests that a search finds, and the kinds of faults in them by number. */
 import { ownerName } from '../../partner/key-terms.ts';
-import type { StoredReason } from '../../application/reasons.ts';
 import { defined } from '../../platform/process/defined.ts';
+import { timeOfId } from '../../platform/stores/ids.ts';
 import type { State } from '../../submission/states.ts';
 import type { SubmissionRecord } from '../../submission/submission.ts';
 import type { Search } from '../../submission/support-queries.ts';
 import { maskApplicant } from './mask.ts';
+import { reasonInWords, reasonName } from './reason-words.ts';
 import type { Reads } from './reads.ts';
 import { errorIn, errorOf } from './words.ts';
 
@@ -25,12 +26,10 @@ export function rowOf(record: SubmissionRecord, reveal: boolean) {
     partner: ownerName(record.partnerId ?? '', record),
     email: record.erasedAt === undefined ? email : 'erased',
     ein,
-    why: record.reasons?.map(reasonInWords).join(', ') ?? errorOf(record) ?? '',
+    why: record.reasons?.map(reasonName).join(', ') ?? errorOf(record) ?? '',
+    whyInWords: record.reasons?.map(reasonInWords).join(', ') ?? errorOf(record) ?? '',
   };
 }
-
-const reasonInWords = ({ field, code }: StoredReason): string =>
-  field === undefined ? code : `${field}: ${code}`;
 
 const personalFilters = ['email', 'domain', 'emailStart', 'ein', 'name'] as const;
 
@@ -79,7 +78,26 @@ export async function tallyOf(search: Search, { submissions }: Pick<Reads, 'subm
   );
 }
 
-/** Of live requests, the newest that are counted in time: since `from`, or all of them. */
+/** Requests that were given up for the same reason. */
+export interface DeadCause {
+  /** Their last error in words. */
+  readonly why: string;
+  /** The same as stored, by which a list finds them; undefined if versions have different words. */
+  readonly reason?: string;
+  readonly count: number;
+  /** When the oldest and the newest were received. */
+  readonly oldest: Date | undefined;
+  readonly last: Date | undefined;
+  /** An example. */
+  readonly newest: string;
+  /** Most frequent first. */
+  readonly partners: readonly string[];
+}
+
+/**
+ * Of live requests, most frequent cause first: the newest that are counted in time, since `from`,
+ * or all of them.
+ */
 export async function deadLettersView(
   { submissions }: Pick<Reads, 'submissions'>,
   now: Date,
@@ -92,12 +110,36 @@ export async function deadLettersView(
     until: now,
     withinMs,
   });
-  const lines = groups.map(({ partner, state, error, count, newest }): TallyLine => {
-    const why = errorIn(state, error) ?? '';
-    return { partner: partner ?? '', state, field: '', why, count, newest };
-  });
-  return { lines: merged(lines).slice(0, TALLIES), from: from > since ? from : undefined };
+  const causes = [...Map.groupBy(groups, ({ state, error }) => errorIn(state, error) ?? '')].map(
+    ([why, some]): DeadCause => {
+      const [reason, ...others] = new Set(some.map(({ error }) => error?.words));
+      const byPartner = [...Map.groupBy(some, ({ partner }) => partner ?? '')]
+        .map(([partner, theirs]) => ({ partner, count: totalOf(theirs) }))
+        .toSorted((one, other) => other.count - one.count);
+      const newest =
+        some
+          .map((one) => one.newest)
+          .toSorted()
+          .at(-1) ?? '';
+      return {
+        why,
+        ...defined({ reason: others.length === 0 ? reason : undefined }),
+        count: totalOf(some),
+        oldest: timeOfId(some.map(({ oldest }) => oldest).toSorted()[0] ?? ''),
+        last: timeOfId(newest),
+        newest,
+        partners: byPartner.map(({ partner }) => partner),
+      };
+    },
+  );
+  return {
+    causes: causes.toSorted((one, other) => other.count - one.count).slice(0, TALLIES),
+    from: from > since ? from : undefined,
+  };
 }
+
+export const totalOf = (all: readonly { readonly count: number }[]): number =>
+  all.reduce((sum, { count }) => sum + count, 0);
 
 /** Different last errors may have the same words. */
 function merged(lines: readonly TallyLine[]): TallyLine[] {

@@ -6,7 +6,7 @@ import { defined } from '../../platform/process/defined.ts';
 import { printable } from '../../application/fields.ts';
 import { duration } from './terminal.ts';
 import type { HistoryEntry, SubmissionRecord } from '../../submission/submission.ts';
-import { causeInWords, factInWords } from './words.ts';
+import { actionWords, causeInWords, factInWords } from './words.ts';
 
 /** With `times`, it happened that often in a row, the last time at `until`. */
 export interface Happening {
@@ -64,10 +64,16 @@ function statesInWords(record: SubmissionRecord): TimelineEvent[] {
     return {
       at: entry.at,
       what: stateInWords(entry, record, index),
-      look: entry.state,
+      look: lookOf(entry, index),
       notBefore,
     };
   });
+}
+
+/** A state that a request waits in once more has the look of the state. */
+function lookOf({ state, reason }: HistoryEntry, index: number): string {
+  if (state === 'recorded' && index === 0) return 'received';
+  return state === 'account_created' && reason === undefined ? 'account' : state;
 }
 
 /** Folds equal events in a row, such as attempts during an outage. */
@@ -118,8 +124,9 @@ function stateInWords(entry: HistoryEntry, record: SubmissionRecord, index: numb
     case 'completed':
       return `completed${attempt}: login instructions handed to the mail server`;
     case 'rejected':
-    case 'undeliverable':
       return state + attempt + reason;
+    case 'undeliverable':
+      return `not delivered${attempt}${reason}`;
     case 'dead_lettered':
       return `given up${attempt}${reason}`;
     case 'malformed':
@@ -140,7 +147,9 @@ function mailInWords(mail: MailHandOver, made: Date | undefined): TimelineEvent 
   const notBefore = made !== undefined && result !== 'aborted' && at < made ? made : at;
   if (endedAt === undefined)
     return { at, what: `${HANDED}: no result noted, it may be out`, look: 'mail', notBefore };
-  const took = ` after ${duration(endedAt.getTime() - startedAt.getTime())}`;
+  // It begins before its account is noted; the time since then stands beside it.
+  const began = made === undefined || startedAt >= made;
+  const took = began ? ` after ${duration(endedAt.getTime() - startedAt.getTime())}` : '';
   const look = result === 'accepted' || result === 'ambiguous' ? 'mail' : 'mail not taken';
   const said = relaySaid(mail) || undefined;
   return { at, what: endingInWords(mail), look, ...defined({ said }), took, notBefore };
@@ -178,5 +187,5 @@ function actionInWords(entry: TrailEntry): string {
     done: '',
     not_done: ', which changed nothing',
   }[entry.result];
-  return `operator ${printable(entry.by)}: ${entry.action}${why}${ended}`;
+  return `operator ${printable(entry.by)}: ${actionWords(entry.action)}${why}${ended}`;
 }

@@ -18,6 +18,7 @@ import {
 } from '../../traffic/traffic-reader.ts';
 import { handOversOf } from '../../account/mail-ledger.ts';
 import type { Reads } from './reads.ts';
+import { reasonInWords } from './reason-words.ts';
 import { toneOf, type Tone } from './request.ts';
 import { relaySaid } from './timeline.ts';
 import { errorOf } from './words.ts';
@@ -27,7 +28,7 @@ import type { State } from '../../submission/states.ts';
 export const WRITTEN_WITHIN_S = 10;
 
 export const rangeNames = ['1h', 'today', 'yesterday', '7d'] as const;
-export type RangeName = (typeof rangeNames)[number];
+type RangeName = (typeof rangeNames)[number];
 
 /** Longer picked ranges have parts of an hour, then of a day. */
 const MINUTES_UP_TO_MS = 3 * HOUR_MS;
@@ -55,7 +56,10 @@ export function rangeOf(name: RangeName, now: Date): Range {
     unit,
     since: new Date(since),
     until: new Date(until),
-    before: { since: new Date(since - lengthMs), until: new Date(since) },
+    before: {
+      since: new Date(since - lengthMs),
+      until: new Date(Math.min(since, until - lengthMs)),
+    },
   });
   switch (name) {
     case '1h':
@@ -112,15 +116,16 @@ export interface Figures {
   readonly failedShare: number | undefined;
 }
 
-const total = (
+export const total = (
   numbers: Readonly<Record<string, number>> = {},
   fits: (name: string) => boolean = () => true,
 ) => Object.entries(numbers).reduce((sum, [name, count]) => (fits(name) ? sum + count : sum), 0);
 
+const isFault = (status: string): boolean => status.startsWith('5');
+
 export function figuresOf({ answers = {}, reads = {}, ends = {} }: Counts): Figures {
   const [requests, accepted] = [total(answers), answers['202'] ?? 0];
   const turnedAway = total(answers, (status) => status.startsWith('4'));
-  const isFault = (status: string): boolean => status.startsWith('5');
   const ownFaults = total(answers, isFault);
   // An end before counting began is taken back without having been counted.
   const ended = (state: string): number => Math.max(0, ends[state] ?? 0);
@@ -181,14 +186,14 @@ export function reasonsOf({ reasons = {}, ends = {} }: Counts): ReasonLine[] {
 interface OutcomeLine {
   /** `turned away` and `our fault`: by their answer. */
   readonly state: State | 'open' | 'turned away' | 'our fault';
-  readonly tone: Tone;
+  readonly tone: Tone | 'quiet';
   readonly count: number;
   /** Requests in this state are on a list. */
   readonly listed: boolean;
 }
 
 /** What became of the requests of a time, each once; most frequent first. */
-export function outcomesOf(counts: Counts): OutcomeLine[] {
+function outcomesOf(counts: Counts): OutcomeLine[] {
   const { turnedAway, open, requests, accepted } = figuresOf(counts);
   const replayed = counts.answers?.['replayed'] ?? 0;
   const ends = Object.entries(counts.ends ?? {}).map(([state, count]): OutcomeLine => {
@@ -196,7 +201,7 @@ export function outcomesOf(counts: Counts): OutcomeLine[] {
   });
   const others: OutcomeLine[] = [
     { state: 'open', tone: 'open', count: open, listed: false },
-    { state: 'turned away', tone: 'other', count: turnedAway, listed: false },
+    { state: 'turned away', tone: 'quiet', count: turnedAway, listed: false },
     {
       state: 'our fault',
       tone: 'bad',
@@ -209,26 +214,6 @@ export function outcomesOf(counts: Counts): OutcomeLine[] {
     .toSorted((one, other) => other.count - one.count);
 }
 
-const MEANINGS: Readonly<Record<string, string>> = {
-  '202': 'accepted',
-  replayed: 'answered 202 again: its Idempotency-Key was known',
-  '400': 'not a JSON object, too large, or not valid HTTP',
-  '401': 'its key has ended or was revoked, or came from a foreign address',
-  '403': 'the partner or the key is inactive',
-  '408': 'came too slowly',
-  '422': 'its Idempotency-Key was used with another body, or its submission is erased',
-  '429': 'over the limit of its address or of the partner',
-  '500': 'our fault: not accepted, and may be sent again',
-};
-
-/** Answers to submissions, most frequent first. */
-export function answersOf({ answers = {} }: Counts) {
-  const requests = total(answers);
-  return Object.entries(answers)
-    .map(([got, count]) => ({ got, count, share: count / requests, meaning: MEANINGS[got] ?? '' }))
-    .toSorted((one, other) => other.count - one.count);
-}
-
 type ChartLines = Readonly<Record<string, (counts: Counts) => number | undefined>>;
 
 /** Of the requests of a part. */
@@ -238,6 +223,7 @@ const OUTCOME_LINES: ChartLines = {
   other: (counts) => figuresOf(counts).rejected,
   bad: (counts) => figuresOf(counts).notDelivered,
   away: (counts) => figuresOf(counts).turnedAway,
+  fault: ({ answers }) => total(answers, isFault),
 };
 
 export const NOW_LINES: ChartLines = {
@@ -302,7 +288,6 @@ export async function trafficView(
     figuresBefore: figuresOf(countsBefore),
     outcomes: outcomesOf(counts),
     reasons: reasonsOf(counts),
-    answers: answersOf(counts),
     acceptP99Ms: timeBelow(counts.accept, 0.99),
     chart: chartOf(parts, OUTCOME_LINES, now),
   };
@@ -320,16 +305,18 @@ const answeredWith =
 
 /** Of docs/contract.md, those that leave a count of their own. */
 const ENDINGS: Readonly<Record<string, Tried>> = {
-  completed: ({ ends }) => ends?.['completed'],
-  'rejected: duplicate_ein': rejectedFor('duplicate_ein'),
-  'rejected: duplicate_email': rejectedFor('duplicate_email'),
-  'rejected: duplicate': rejectedFor('duplicate'),
-  'rejected: discarded': rejectedFor('discarded'),
-  'not delivered': ({ ends }) => ends?.['undeliverable'],
-  'sent again with its Idempotency-Key': answeredWith('replayed'),
+  Completed: ({ ends }) => ends?.['completed'],
+  ...Object.fromEntries(
+    ['duplicate_ein', 'duplicate_email', 'duplicate', 'discarded'].map((code) => [
+      reasonInWords({ code }),
+      rejectedFor(code),
+    ]),
+  ),
+  'Not delivered': ({ ends }) => ends?.['undeliverable'],
+  'Sent again with its Idempotency-Key': answeredWith('replayed'),
   ...Object.fromEntries(
     ['400', '403', '408', '422', '429', '500'].map((status) => [
-      `answered ${status}`,
+      `Answered ${status}`,
       answeredWith(status),
     ]),
   ),
@@ -406,6 +393,29 @@ export async function nowTraffic(
     /** Partners with requests in the last two hours at most. */
     seen: worst.length,
   };
+}
+
+/** The hour that has just begun, and those before. */
+const LIST_HOURS = 24;
+
+/** Of each partner with requests in the hours of the list. */
+export const sumsForList = (traffic: Pick<TrafficReader, 'partners'>, now: Date) =>
+  traffic.partners(now, LIST_HOURS);
+
+/** What the list of partners shows of some of them. */
+export async function trafficForList(
+  partners: readonly string[],
+  now: Date,
+  traffic: Pick<TrafficReader, 'seriesOf'>,
+) {
+  const since = new Date(startOf(now.getTime(), HOUR_MS) - (LIST_HOURS - 1) * HOUR_MS);
+  const theirs = await traffic.seriesOf(partners, { unit: 'hour', since, until: now });
+  const rows = [...theirs].map(([partner, parts]) => {
+    const { requests, failed, failedShare } = figuresOf(countsIn(parts));
+    const course = parts.map(({ counts }) => figuresOf(counts).requests);
+    return [partner, { requests, failed, failedShare, course }] as const;
+  });
+  return { since, of: new Map(rows) };
 }
 
 const countsIn = (parts: readonly Part[]): Counts => sumOf(parts.map(({ counts }) => counts));

@@ -1,9 +1,12 @@
 /** Checks the words that describe a request. */
 import { expect, test } from '@jest/globals';
 import type { Account, MailHandOver } from '../../account/account.ts';
+import { bodyFields } from '../../application/fields.ts';
+import { partnerReasonCodes } from '../../application/reasons.ts';
 import type { SubmissionRecord } from '../../submission/submission.ts';
 import type { FoundSubmission } from './look-up.ts';
 import { nextStep } from './next.ts';
+import { reasonInWords, reasonName } from './reason-words.ts';
 import { errorOf } from './words.ts';
 import { maskText } from './mask.ts';
 import { mailsInWords, timeline } from './timeline.ts';
@@ -47,13 +50,13 @@ test.each<[string, object, object | undefined, RegExp]>([
     'rejected',
     { reasons: [{ code: 'duplicate_ein', duplicateOf: 'req_1' }] },
     undefined,
-    /^the account exists already, of req_1: help the applicant there$/,
+    /^help the applicant at the request that has the account$/,
   ],
   [
     'rejected',
     { reasons: [{ code: 'duplicate_ein', duplicateOf: 'req_1' }, { code: 'too_long' }] },
     undefined,
-    /there; the other faults the partner corrects$/,
+    /; the partner corrects the other faults$/,
   ],
   ['undeliverable', {}, {}, /^ask the partner for the right address$/],
   ['undeliverable', {}, { activation: { usedAt: at(0) } }, /^the link has been used.* a retry /],
@@ -127,6 +130,48 @@ test('an e-mail stands behind its account although the clock of its process was 
     'account created',
     expect.stringContaining('accepted (250)'),
     expect.stringContaining('completed'),
+  ]);
+});
+
+test.each([
+  [1_500, ' after 500 ms'],
+  // It began before the account was noted: longer than the time since then.
+  [900, ''],
+])('an e-mail begun at %i ms of which the account is at 1000 ms took%s', (startedMs, took) => {
+  const time = (ms: number): Date => new Date(START + ms);
+  const history = [
+    { state: 'recorded', at: time(0), attempt: 0 },
+    { state: 'account_created', at: time(1_000), attempt: 1 },
+  ];
+  const record = { history, httpStatus: 202 } as unknown as SubmissionRecord;
+  const ending = { ...accepted, startedAt: time(startedMs), endedAt: time(startedMs + 500) };
+  const account = { mail: ledgerOf(ending) } as unknown as Account;
+  const told = timeline(record, account, []).map(({ what }) => what);
+  expect(told.at(-1)).toBe(`e-mail handed to the mail server: accepted (250)${took}`);
+});
+
+test('each reason has people’s words, and one of another version its name', () => {
+  for (const code of partnerReasonCodes)
+    for (const { name: field } of Object.values(bodyFields)) {
+      expect(reasonInWords({ field, code })).toMatch(/^[A-Z][^_:@]+$/);
+      expect(reasonInWords({ field, code })).not.toBe(reasonName({ field, code }));
+    }
+  expect(
+    [
+      ['ein', 'invalid_format'],
+      ['email', 'invalid_format'],
+      ['business_name', 'blank'],
+      [undefined, 'duplicate'],
+      ['phone', 'later'],
+      [undefined, 'missing'],
+    ].map(([field, code = '']) => reasonInWords({ field, code })),
+  ).toEqual([
+    'EIN without nine digits',
+    'E-mail address not valid',
+    'Business name without a letter or digit',
+    'Applicant has an account already',
+    'phone: later',
+    'missing',
   ]);
 });
 

@@ -1,8 +1,12 @@
 /** How stored errors and times read on a screen; times are in UTC. */
-import { lastFactOf, type StoredFact, WITH_ERROR } from '../../submission/facts.ts';
+import {
+  lastFactOf,
+  WITH_ERROR,
+  type StoredFact,
+  type SubmissionRecord,
+} from '../../submission/submission.ts';
 import type { State } from '../../submission/states.ts';
 import { duration } from './terminal.ts';
-import type { SubmissionRecord } from '../../submission/submission.ts';
 import { olderFact } from './older-words.ts';
 
 const CAUSES: Readonly<Record<string, string>> = {
@@ -50,3 +54,14 @@ export function fromNow(date: Date, now: Date): string {
   const distance = date.getTime() - now.getTime();
   return distance > 0 ? `in ${duration(distance)}` : `${duration(-distance)} ago`;
 }
+
+/** Entries of the trail by which nothing changed. */
+const LOOKS: Readonly<Record<string, string>> = {
+  'show --reveal': 'looked at the personal data',
+  'erase without --yes': 'looked up what an erasure would take',
+};
+
+/** What the trail calls it, in words. */
+export const actionWords = (action: string): string => LOOKS[action] ?? action;
+
+export const isLook = (action: string): boolean => action in LOOKS;

@@ -1,5 +1,9 @@
 /* Shows times as UTC or local, leads by keys, and keeps pages fresh, or says that they are not. */
 const REFRESH_MS = 10_000;
+/** A pause between two letters is shorter. */
+const SUGGEST_AFTER_MS = 150;
+const SUGGEST_WITHIN_MS = 2_000;
+const SUGGEST_LEAST = 2;
 const LOGGED_OUT = 'you are logged out';
 const main = document.querySelector('main');
 const bar = document.querySelector('#stale');
@@ -19,12 +23,22 @@ function localTime(date) {
   return `${text.replace('T', ' ')} ${offset < 0 ? '-' : '+'}${zone}`;
 }
 
+/** Without what is the same as now. */
+const briefly = (local) =>
+  local.slice(0, 10) === localTime(new Date()).slice(0, 10)
+    ? local.slice(11, 19)
+    : local.slice(5, 16);
+
 /** One time in each place: what the page came with, or the reader's own. */
 function showTimes() {
   for (const time of document.querySelectorAll('time')) {
     time.dataset.utc ??= time.textContent;
-    const date = new Date(time.dateTime);
-    time.textContent = isLocal() ? localTime(date) : time.dataset.utc;
+    const local = localTime(new Date(time.dateTime));
+    const isBrief = time.title !== '';
+    if (isBrief)
+      time.title = isLocal() ? local : `${time.dateTime.slice(0, 19).replace('T', ' ')} UTC`;
+    const shown = isBrief ? briefly(local) : local;
+    time.textContent = isLocal() ? shown : time.dataset.utc;
   }
   for (const label of document.querySelectorAll('.chart [data-at]')) {
     label.dataset.utc ??= label.textContent;
@@ -43,8 +57,8 @@ const msSince = (from) => Math.max(...clocks().map((now, index) => now - from[in
 
 /** What the page says of its own age; `from` is the time before it was asked for. */
 function noteFresh(from) {
-  const { since, leftMs, why } = document.querySelector('#fresh').dataset;
-  fresh = { since, why, from, leftMs: Number(leftMs) };
+  const { since, leftPods, leftStored, why } = document.querySelector('#fresh').dataset;
+  fresh = { since, why, from, leftMs: { pods: Number(leftPods), stored: Number(leftStored) } };
 }
 
 /** What a person does that a refresh would destroy. */
@@ -117,10 +131,12 @@ function judge() {
   const waiting = waits();
   const why = waiting ?? failed ?? fresh.why;
   const button = document.querySelector('#pause');
-  button.hidden = false;
   button.textContent = paused ? 'Go on refreshing' : 'Pause refreshing';
   document.querySelector('#waits').textContent = waiting ? `Not now: ${waiting}.` : '';
-  const isStale = msSince(fresh.from) >= fresh.leftMs;
+  const old = Object.keys(fresh.leftMs).filter((part) => msSince(fresh.from) >= fresh.leftMs[part]);
+  const isStale = old.length > 0;
+  button.hidden = isStale && !paused;
+  bar.className = old.join(' ');
   const words = isStale ? `${fresh.since} ${why}` : '';
   if (bar.dataset.words === words) return;
   bar.dataset.words = words;
@@ -161,20 +177,21 @@ function addCopyButtons() {
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Renews the page of a request once it has changed, or says so if that would destroy something. */
-async function renew() {
-  const shown = document.querySelector('#request');
+/** Renews what the page shows once it has changed, or says so if that would destroy something. */
+async function renew(shown) {
   if (document.hidden) return;
   const page = new DOMParser().parseFromString(await read(shown.dataset.of), 'text/html');
-  const { seen, what } = page.querySelector('#request')?.dataset ?? {};
-  if (seen === undefined) throw new Error('something else answers here');
-  if (seen === shown.dataset.seen) return told?.isFault ? tell('') : undefined;
+  const found = page.querySelector('#live')?.dataset;
+  if (found === undefined) throw new Error('something else answers here');
+  if (found.seen === shown.dataset.seen) return told?.isFault ? tell('') : undefined;
   const isKept = shown.dataset.kept !== undefined || waits() !== undefined;
   if (!isKept) {
-    show(page, ['#request', 'footer']);
-    shown.dataset.seen = seen;
+    show(page, ['#live', 'footer']);
+    Object.assign(shown.dataset, found);
+    told = undefined;
   }
-  tell(`It has changed: ${what}.${isKept ? ' This page shows how it was.' : ''}`, { isKept });
+  if (found.what !== undefined)
+    tell(`${found.what}.${isKept ? ' This page shows how it was.' : ''}`, { isKept });
 }
 
 let told;
@@ -186,8 +203,48 @@ function tell(words, { isKept = false, isFault = false } = {}) {
   line.hidden = words === '';
   line.textContent = words;
   if (!isKept) return;
-  const { of: href } = document.querySelector('#request').dataset;
-  line.append(Object.assign(document.createElement('a'), { href, textContent: 'Reload' }));
+  const { of: href } = document.querySelector('#live').dataset;
+  line.append(' ', Object.assign(document.createElement('a'), { href, textContent: 'Reload' }));
+}
+
+const q = document.querySelector('#q');
+const suggested = document.querySelector('#suggested');
+let asking;
+/** Offers what the text may name; it is sent in a form's body, never in an address. */
+async function suggest() {
+  asking?.abort();
+  const { signal } = (asking = new AbortController());
+  await pause(SUGGEST_AFTER_MS);
+  if (signal.aborted) return;
+  const body = new URLSearchParams(new FormData(q.form));
+  const within = AbortSignal.any([signal, AbortSignal.timeout(SUGGEST_WITHIN_MS)]);
+  const isLong = q.value.trim().length >= SUGGEST_LEAST;
+  const text = isLong
+    ? await fetch('/find/suggest', { method: 'POST', body, redirect: 'manual', signal: within })
+        .then((response) => (response.ok ? response.text() : ''))
+        .catch(() => '')
+    : '';
+  if (!signal.aborted) offer(text);
+}
+
+function offer(html) {
+  const { body } = new DOMParser().parseFromString(html, 'text/html');
+  suggested.replaceChildren(...body.childNodes);
+  const { length } = suggested.children;
+  suggested.hidden = length === 0 || !q.form.contains(document.activeElement);
+  const words = suggested.hidden ? '' : `${length} suggestions, by arrow down`;
+  document.querySelector('#suggests').textContent = words;
+}
+
+/** By arrows through the field and what is offered. */
+function choose(event) {
+  const steps = { ArrowDown: 1, ArrowUp: -1 };
+  if (event.key === 'Escape') offer('');
+  const all = [q, ...suggested.querySelectorAll('a, button')];
+  const next = all[all.indexOf(document.activeElement) + (steps[event.key] ?? NaN)];
+  if (suggested.hidden || next === undefined) return;
+  event.preventDefault();
+  next.focus();
 }
 
 /** With `j` and `k`: the next row of a list, or the next request of it. */
@@ -212,8 +269,15 @@ document.addEventListener('keydown', (event) => {
   if (event.key === 'j' || event.key === 'k') step(event.key === 'j');
   if (event.key !== '/') return;
   event.preventDefault();
-  document.querySelector('#q')?.select();
+  q?.select();
 });
+if (q !== null) {
+  q.addEventListener('input', () => void suggest());
+  q.form.addEventListener('keydown', choose);
+  q.form.addEventListener('focusout', ({ relatedTarget }) => {
+    if (!q.form.contains(relatedTarget)) offer('');
+  });
+}
 if (bar !== null) {
   noteFresh([performance.timeOrigin, 0]);
   judge();
@@ -230,10 +294,11 @@ if (bar !== null) {
     await refresh();
   }
 }
-if (document.querySelector('#request') !== null)
+const live = document.querySelector('#live');
+if (live !== null)
   for (;;) {
-    await pause(REFRESH_MS);
-    await renew().catch((error) =>
+    await pause(Number(live.dataset.everyMs ?? REFRESH_MS));
+    await renew(live).catch((error) =>
       tell(`This page is not renewed: ${reasonOf(error)}.`, { isFault: true }),
     );
   }

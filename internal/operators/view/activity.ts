@@ -1,12 +1,13 @@
 /** What the pods say, and what was last read from the database. */
 import type { Finding, SecretProblem } from '../../partner/kept-findings.ts';
 import { later } from '../../platform/process/clock.ts';
+import { defined } from '../../platform/process/defined.ts';
 import type { Pod } from './readings.ts';
 import type { KindGroup, TurnedAwayCount } from '../../submission/support-queries.ts';
-import type { LineState } from '../view/next.ts';
-import type { PartnerView } from '../view/partners.ts';
-import type { TallyLine } from '../view/search.ts';
-import type { NowTraffic } from '../view/traffic.ts';
+import type { LineState } from './next.ts';
+import type { PartnerView } from './partners.ts';
+import { totalOf, type DeadCause } from './search.ts';
+import type { NowTraffic } from './traffic.ts';
 
 /** A partner whose last 429 is older has recovered. */
 export const LIMITED_MS = 300_000;
@@ -23,14 +24,14 @@ interface Round {
 }
 
 /** Waiting work by step; undefined if no controller has counted. */
-type Waits = Readonly<
+export type Waits = Readonly<
   Record<'account' | 'mail' | 'onHold' | 'delayed' | 'oldestSeconds', number | undefined>
 >;
 
 interface Stored {
   readonly partners: readonly PartnerView[];
   /** Dead letters: all, or the newest since `from`. */
-  readonly dead: { readonly lines: readonly TallyLine[]; readonly from?: Date | undefined };
+  readonly dead: { readonly causes: readonly DeadCause[]; readonly from?: Date | undefined };
   readonly secrets: readonly SecretProblem[];
   /** Findings that are neither settled nor put aside. */
   readonly findings: readonly Finding[];
@@ -53,7 +54,7 @@ interface Stored {
 export class Activity {
   stored: Stored = {
     partners: [],
-    dead: { lines: [] },
+    dead: { causes: [] },
     secrets: [],
     findings: [],
     putAside: 0,
@@ -88,7 +89,7 @@ export class Activity {
       failed += growth(counters.failed, last.failed);
     }
     this.#seen = seen;
-    this.pods = pods;
+    this.pods = namedOnce(pods, this.pods);
     const told = pods.flatMap(({ faults, warnings }) => [...faults, ...warnings]);
     this.#told = new Map(told.map(({ words }) => [words, this.#told.get(words) ?? at]));
     for (const what of ['relay', 'database']) {
@@ -128,11 +129,13 @@ export class Activity {
 
   /** As last read; not all if `stored.dead` has a `from`. */
   deadLetters(): number {
-    return this.stored.dead.lines.reduce((sum, { count }) => sum + count, 0);
+    return totalOf(this.stored.dead.causes);
   }
 
   /** Also while the database is away: what the pods answered of late, and how much of it with 500. */
   lately(now: Date): Pick<Round, 'answered' | 'failed'> {
+    // One reading shows no growth.
+    if (this.rounds.length < 2) return storedAnswers(this.stored);
     const since = later(now, -LIMITED_MS);
     const rounds = this.rounds.filter(({ at }) => at > since);
     return {
@@ -140,6 +143,24 @@ export class Activity {
       failed: rounds.reduce((sum, round) => sum + round.failed, 0),
     };
   }
+}
+
+function storedAnswers({ traffic }: Stored): Pick<Round, 'answered' | 'failed'> {
+  const { answers = {} } = traffic?.lately ?? {};
+  const answered = Object.values(answers).reduce((sum, count) => sum + count, 0);
+  return { answered, failed: answers['500'] ?? 0 };
+}
+
+/** A silent pod keeps the name it last gave; processes of one machine have no name of their own. */
+function namedOnce(pods: readonly Pod[], before: readonly Pod[]): Pod[] {
+  const last = new Map(before.map(({ at, name }) => [at, name]));
+  const nameOf = ({ at, answers, name }: Pod) => (answers ? name : last.get(at));
+  const all = Map.groupBy(pods, nameOf);
+  return pods.map((pod) => {
+    const { name: _name, ...rest } = pod;
+    const name = nameOf(pod);
+    return { ...rest, ...defined({ name: all.get(name)?.length === 1 ? name : undefined }) };
+  });
 }
 
 /** The highest of all pods: only the leader counts the whole service. */

@@ -3,9 +3,9 @@ import { lookup } from 'node:dns/promises';
 import { isIPv6 } from 'node:net';
 import { defined } from '../../platform/process/defined.ts';
 import type { Fault } from '../../platform/process/fault.ts';
-import { olderServerOf } from '../view/older-words.ts';
+import { olderServerOf } from './older-words.ts';
 
-/** Autoscaled ingest and processors together stay far below. */
+/** The most pods that are asked; autoscaled ingest and processors stay far below it. */
 const PODS_MAX = 200;
 /** A pod that answers later is shown as one that does not answer. */
 const POD_TIMEOUT_MS = 3_000;
@@ -26,9 +26,13 @@ type Told = Pick<Fault, 'of' | 'words'>;
 export interface Pod {
   /** The address of its admin port, such as `10.0.0.7:9090`. */
   readonly at: string;
+  /** In Kubernetes the pod's; undefined if not known, or if several processes share it. */
+  readonly name?: string;
   readonly component: string;
   readonly answers: boolean;
-  /** Its name could not be looked up, so nothing is known of what runs there. */
+  /** The machine answers, and no process of ours. */
+  readonly refuses?: true;
+  /** Its name did not resolve, or the network did not reach it: nothing is known of it. */
   readonly isUnread?: true;
   readonly ready: boolean;
   readonly faults: readonly Told[];
@@ -42,8 +46,18 @@ export async function readPods(
   lookUp: LookUp = lookupAll,
 ): Promise<Pod[]> {
   const found = await Promise.all(addresses.map((address) => originsOf(address, lookUp)));
-  const pods = found.flat().map(async (one) => (typeof one === 'string' ? readPod(one) : one));
-  return Promise.all(pods.slice(0, PODS_MAX));
+  let left = PODS_MAX;
+  const groups = found.map(async (group) => {
+    const some = group.slice(0, left);
+    left -= some.length;
+    const pods = await Promise.all(
+      some.map(async (one) => (typeof one === 'string' ? readPod(one) : one)),
+    );
+    // One may hang. If no answer comes from any, not even of their machines, the network may be it.
+    const isCut = pods.every(({ answers, refuses }) => !answers && !refuses);
+    return isCut ? pods.map((pod) => ({ ...pod, isUnread: true as const })) : pods;
+  });
+  return (await Promise.all(groups)).flat();
 }
 
 type LookUp = (name: string) => Promise<readonly { readonly address: string }[]>;
@@ -60,7 +74,7 @@ async function originsOf(address: string, lookUp: LookUp): Promise<(string | Pod
   } catch (error) {
     const { code = 'failed' } = error as { readonly code?: string };
     if (['ENOTFOUND', 'ENODATA'].includes(code))
-      return [silentPod(host, 'no pod is found by this name')];
+      return [{ ...silentPod(host, 'no pod is found by this name'), refuses: true }];
     const why = `the name cannot be looked up (${code}), so what runs there was not read; check DNS`;
     return [{ ...silentPod(host, why), isUnread: true }];
   }
@@ -74,12 +88,13 @@ async function readPod(origin: string): Promise<Pod> {
       textOf(`${origin}/readyz`),
       textOf(`${origin}/metrics`),
     ]);
-    const { ok, faults, warnings, codes } = JSON.parse(health) as Record<string, unknown>;
+    const { ok, faults, warnings, codes, name } = JSON.parse(health) as Record<string, unknown>;
     const first = sentences(faults);
     const told = toldBy([...first, ...sentences(warnings)], codes);
     const samples = samplesOf(metrics);
     return {
       at,
+      ...(typeof name === 'string' ? { name } : {}),
       component: samples[0]?.labels['component'] ?? '',
       answers: true,
       ready: ok === true,
@@ -87,10 +102,18 @@ async function readPod(origin: string): Promise<Pod> {
       warnings: told.slice(first.length),
       samples,
     };
-  } catch {
-    return silentPod(at, 'does not answer at its admin port');
+  } catch (error) {
+    const { code } = ((error as Error).cause ?? {}) as { readonly code?: string };
+    const why = `does not answer at its admin port (${code ?? (error as Error).name})`;
+    // Another answer than ours comes from there, too.
+    const isThere = !(error instanceof TypeError || error instanceof DOMException);
+    const refuses = isThere || REFUSALS.includes(code ?? '');
+    return { ...silentPod(at, why), ...(refuses ? { refuses } : {}) };
   }
 }
+
+/** A host without the process answers so, or a process that ends. */
+const REFUSALS = ['ECONNREFUSED', 'ECONNRESET', 'UND_ERR_SOCKET', 'EPIPE'];
 
 function silentPod(at: string, fault: string): Pod {
   const none = { component: '', answers: false, ready: false, warnings: [], samples: [] };
@@ -110,10 +133,10 @@ function toldBy(all: readonly string[], codes: unknown): Told[] {
   });
 }
 
-const SERIES = /^partner_ingest_((\w+)(?:\{(.*)\})?) (\S+)/gm;
+const SERIES = /^(?:partner_ingest_|(?=process_start_time_seconds))((\w+)(?:\{(.*)\})?) (\S+)/gm;
 const LABEL = /(\w+)="((?:[^"\\]|\\.)*)"/g;
 
-/** Returns only our own metrics, without their prefix. */
+/** Returns our own metrics, without their prefix, and when the process started. */
 function samplesOf(text: string): Sample[] {
   return [...text.matchAll(SERIES)].map(
     ([, series = '', name = '', labels = '', value]): Sample => ({
