@@ -18,6 +18,7 @@ const { status } = spawnSync(process.execPath, ['cmd/cli/main.ts', ...process.ar
     USER: userInfo().username,
     MONGODB_URI: state.mongodbUri,
     MONGODB_DATABASE: state.database,
+    CONSOLE_PROCESSES: state.processes,
   },
 });
 process.exitCode = status ?? 1;

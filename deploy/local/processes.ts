@@ -12,10 +12,10 @@ import { messageOf, retried } from './stores/wait.ts';
 export type ServiceName = 'ingest' | 'processor' | 'controller' | 'console';
 
 const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
-/** From spawn to the "serving" line, which takes a second or two; it only catches a hang. */
-const START_TIMEOUT_MS = 60_000;
+/** From spawn to the "serving" line: a second or two, a minute where niced. It catches a hang. */
+const START_TIMEOUT_MS = 180_000;
 /** From "serving" to a 200 of /readyz. */
-const READY_TIMEOUT_MS = 60_000;
+const READY_TIMEOUT_MS = 180_000;
 /** A drain that takes longer is ended by SIGKILL and reported. */
 const STOP_TIMEOUT_MS = 60_000;
 /** Log lines kept for error messages and assertions. */
@@ -84,7 +84,10 @@ export async function startService(
       file?.end();
     });
   });
-  const { url = '', admin } = await serving;
+  const { url = '', admin } = await serving.catch((error: unknown) => {
+    child.kill('SIGKILL');
+    throw error;
+  });
 
   return {
     name,

@@ -38,6 +38,8 @@ export interface RunState {
   readonly mailUrl: string;
   readonly mongodbUri: string;
   readonly database: string;
+  /** Admin addresses, with commas. */
+  readonly processes: string;
 }
 
 const PORTS = {
@@ -173,11 +175,12 @@ async function main(): Promise<void> {
     }),
   ]);
   await Promise.all([ingest, processor, controller].map((service) => service.ready()));
+  const processes = [ingest, processor, controller].map(({ adminUrl }) => adminUrl).join(',');
   const page = await start('console', {
     CONSOLE_PORT: String(await portOrFree(PORTS.console)),
     CONSOLE_NAME: 'this machine',
     CONSOLE_COMMAND: 'deploy/local/with-node.sh node deploy/local/cli.ts',
-    CONSOLE_PROCESSES: [ingest, processor, controller].map(({ adminUrl }) => adminUrl).join(','),
+    CONSOLE_PROCESSES: processes,
   });
 
   const state: RunState = {
@@ -188,6 +191,7 @@ async function main(): Promise<void> {
     mailUrl: mail.webUrl,
     mongodbUri: mongo.url,
     database,
+    processes,
   };
   await writeFile(RUN_STATE, `${JSON.stringify(state, null, 2)}\n`);
   opened.push({ name: 'state', close: () => rm(RUN_STATE, { force: true }) });

@@ -1,17 +1,21 @@
 {{/*
 The Deployment of a component. Takes (dict "root" $ "component" "ingest"), and what is its own: "credentials" (list), "env"
-(YAML text), "port" (of partners), "preStopSeconds", "drainSeconds", "apiToken" (true: it talks to the Kubernetes API), "autoscaled",
+(YAML text), "port" (beside the admin port), "preStopSeconds", "drainSeconds", "apiToken" (true: it talks to the Kubernetes API), "autoscaled",
 "traced" (true: it sends traces), "volumes" and "volumeMounts" (YAML text).
 */}}
 {{- define "partner-ingest.deployment" -}}
 {{- $values := index .root.Values .component -}}
 {{- $pod := mergeOverwrite (deepCopy .root.Values.pods) (deepCopy $values.pod) -}}
+{{- /* Two placements that are merged are neither. */}}
+{{- range $key := list "nodeSelector" "affinity" }}{{ if hasKey $values.pod $key }}{{ $_ := set $pod $key (get $values.pod $key) }}{{ end }}{{ end -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
-  {{- include "partner-ingest.metadata" (dict "root" .root "component" .component "annotations" $values.annotations) | nindent 2 }}
+  {{- $replicas := include "partner-ingest.replicas" . }}
+  {{- $mark := $replicas | empty | ternary (dict "partner-ingest.io/replicas" "autoscaler") dict }}
+  {{- include "partner-ingest.metadata" (dict "root" .root "component" .component "annotations" (merge $mark ($values.annotations | default dict))) | nindent 2 }}
 spec:
-  {{- with include "partner-ingest.replicas" . }}
+  {{- with $replicas }}
   replicas: {{ . }}
   {{- end }}
   revisionHistoryLimit: {{ .root.Values.revisionHistoryLimit | int64 }}
@@ -35,9 +39,8 @@ spec:
       enableServiceLinks: false
       # preStop, then the drain, which cuts itself off five seconds before the end.
       terminationGracePeriodSeconds: {{ add (.preStopSeconds | default 0) (.drainSeconds | default 60) 5 }}
-      {{- with .root.Values.image.pullSecrets }}
-      imagePullSecrets:
-        {{- toYaml . | nindent 8 }}
+      {{- with include "partner-ingest.pullSecrets" .root | trim }}
+      {{- . | nindent 6 }}
       {{- end }}
       securityContext:
         {{- include "partner-ingest.withoutNulls" $pod.securityContext | nindent 8 }}
@@ -61,13 +64,14 @@ spec:
 {{- end -}}
 
 {{/*
-The number of pods. With an autoscaler it is what the cluster has now: a field that an upgrade takes away becomes 1, and the
-autoscaler would find one pod left. A render without a cluster, and a first install, leave it to the autoscaler.
+The number of pods; with an autoscaler none, so that a rollback does not set that of then. But a field that an upgrade takes away
+becomes 1: a Deployment that the release gave a number before, which has no mark of ours, keeps what the cluster has now.
 */}}
 {{- define "partner-ingest.replicas" -}}
 {{- if .autoscaled -}}
 {{- $name := printf "%s-%s" (include "partner-ingest.fullname" .root) .component -}}
-{{- dig "spec" "replicas" "" (lookup "apps/v1" "Deployment" .root.Release.Namespace $name) -}}
+{{- $live := lookup "apps/v1" "Deployment" .root.Release.Namespace $name -}}
+{{- if not (dig "metadata" "annotations" "partner-ingest.io/replicas" "" $live) }}{{ dig "spec" "replicas" "" $live }}{{ end -}}
 {{- else -}}
 {{- dig "replicaCount" 1 (index .root.Values .component) | int64 -}}
 {{- end -}}
@@ -109,6 +113,7 @@ resizePolicy:
 image: {{ include "partner-ingest.image" .root | quote }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 args: [dist/cmd/{{ .given.component }}/main.js]
+terminationMessagePolicy: FallbackToLogsOnError
 ports:
   {{- with .given.port }}
   - { name: http, containerPort: {{ . }}, protocol: TCP }
@@ -190,6 +195,8 @@ for connections and bodies, which are outside V8's heap (docs/decisions/0018).
 {{- $values := .root.Values -}}
 - name: LOG_LEVEL
   value: {{ $values.logLevel | quote }}
+- name: LOG_FORMAT
+  value: {{ $values.logFormat | quote }}
 - name: ADMIN_HOST
   value: {{ $values.listenAddress | quote }}
 - name: ADMIN_PORT
@@ -199,9 +206,15 @@ for connections and bodies, which are outside V8's heap (docs/decisions/0018).
 - name: ALLOW_INSECURE_STORES
   value: {{ or $values.evaluation.enabled $values.allowInsecureStores | quote }}
 {{- include "partner-ingest.credentialEnv" (dict "root" .root "component" .given.component "credentials" .given.credentials) }}
+{{- /* Also where it is not mounted: the command refuses there what it would not note. */}}
+{{- if $values.erasureRegister.existingClaim }}
+- name: ERASURE_REGISTER
+  value: {{ include "partner-ingest.registerPath" . | quote }}
+{{- end }}
 {{- with .given.env }}
 {{ . | trim }}
 {{- end }}
+{{ include "partner-ingest.commandEnv" .root | trim }}
 {{- include "partner-ingest.caEnv" .root }}
 {{- include "partner-ingest.heapEnv" . }}
 {{- if and .given.traced $values.tracing.endpoint }}
@@ -220,8 +233,18 @@ for connections and bodies, which are outside V8's heap (docs/decisions/0018).
 {{- end }}
 {{- end -}}
 
-{{/* How long the processes that end requests keep them. Takes the root. */}}
-{{- define "partner-ingest.retentionEnv" -}}
+{{/* What the command `partner-ingest` needs, which runs in any pod: where keys and processes are, how long requests are kept. */}}
+{{- define "partner-ingest.commandEnv" -}}
+{{- $addresses := list -}}
+{{- range list "ingest" "processor" "controller" -}}
+{{- $addresses = append $addresses (printf "http://%s-%s-metrics:%v" (include "partner-ingest.fullname" $) . $.Values.adminPort) -}}
+{{- end -}}
+- name: CONSOLE_PROCESSES
+  value: {{ join "," $addresses | quote }}
+- name: WATCH_NAMESPACES
+  value: {{ include "partner-ingest.keyNamespace" . | quote }}
+- name: WATCH_PARTNERS
+  value: {{ .Values.partnerKeys.partners.enabled | quote }}
 - name: RETENTION_COMPLETED_DAYS
   value: {{ .Values.retention.completedDays | quote }}
 - name: RETENTION_REJECTED_DAYS
@@ -253,6 +276,9 @@ for connections and bodies, which are outside V8's heap (docs/decisions/0018).
 {{- if or .root.Values.caBundle.existingConfigMap .root.Values.caBundle.existingSecret }}
 - { name: ca, mountPath: /etc/partner-ingest/ca, readOnly: true }
 {{- end }}
+{{- if has "erasureRegister" .given.credentials }}
+- { name: erasures, mountPath: {{ include "partner-ingest.registerPath" . }} }
+{{- end }}
 {{- with .given.volumeMounts }}
 {{ . | trim }}
 {{- end }}
@@ -279,12 +305,16 @@ for connections and bodies, which are outside V8's heap (docs/decisions/0018).
   secret: { secretName: {{ .existingSecret | quote }}, defaultMode: 0440, items: [{ key: {{ .key | quote }}, path: ca.crt }] }
 {{- end }}
 {{- end }}
+{{- if has "erasureRegister" .given.credentials }}
+- name: erasures
+  persistentVolumeClaim: { claimName: {{ .root.Values.erasureRegister.existingClaim | quote }} }
+{{- end }}
 {{- with .given.volumes }}
 {{ . | trim }}
 {{- end }}
 {{- end -}}
 
-{{/* Where the pods may run, and how they find names. */}}
+{{/* Where the pods may run, and how they find names. Without "given" they are single ones, which nothing spreads. */}}
 {{- define "partner-ingest.placement" -}}
 {{- range $key := list "nodeSelector" "tolerations" "affinity" "priorityClassName" "schedulerName" "runtimeClassName" "hostAliases" "dnsPolicy" "dnsConfig" }}
 {{- with index $.pod $key }}
@@ -297,11 +327,11 @@ for connections and bodies, which are outside V8's heap (docs/decisions/0018).
   (dict "topologyKey" "topology.kubernetes.io/zone" "maxSkew" 1 "whenUnsatisfiable" "ScheduleAnyway" "matchLabelKeys" (list "pod-template-hash"))
   (dict "topologyKey" "kubernetes.io/hostname" "maxSkew" 1 "whenUnsatisfiable" "ScheduleAnyway" "matchLabelKeys" (list "pod-template-hash")) }}
 {{- end }}
-{{- with $spread }}
+{{- with $.given | empty | ternary list $spread }}
 {{- $selector := dict "matchLabels" (include "partner-ingest.selector" $.given | fromYaml) }}
 topologySpreadConstraints:
   {{- range . }}
-  - {{- merge (deepCopy .) (dict "labelSelector" $selector) | toYaml | nindent 4 }}
+  - {{- hasKey . "labelSelector" | ternary . (merge (dict "labelSelector" (deepCopy $selector)) (omit . "labelSelector")) | toYaml | nindent 4 }}
   {{- end }}
 {{- end }}
 {{- with .pod.extraPodSpec }}

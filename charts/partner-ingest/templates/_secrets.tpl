@@ -12,7 +12,7 @@ One credential, as JSON of {"secret", "key"} or {"file"}: a component's own wher
 {{- define "partner-ingest.credential" -}}
 {{- $own := dig .of dict (index .root.Values .component) -}}
 {{- $from := or $own.existingSecret $own.file | empty | ternary (index .root.Values .of) $own -}}
-{{- if .root.Values.evaluation.enabled -}}
+{{- if and .root.Values.evaluation.enabled (not (has .of (list "bounces" "receipts" "erasureRegister"))) -}}
 {{- dict "secret" (printf "%s-evaluation" (include "partner-ingest.fullname" .root)) "key" .of | toJson -}}
 {{- else if $from.file -}}
 {{- dict "file" $from.file | toJson -}}
@@ -37,8 +37,15 @@ One credential, as JSON of {"secret", "key"} or {"file"}: a component's own wher
 
 {{/* Which setting each credential is, as JSON. */}}
 {{- define "partner-ingest.credentialSettings" -}}
-{{- dict "mongodb" "MONGODB_URI" "redis" "REDIS_URL" "smtp" "SMTP_URL" "links" "LINK_SECRET" "probe" "PROBE_KEY" "tests" "PROBE_KEY" | toJson -}}
+{{- dict "mongodb" "MONGODB_URI" "redis" "REDIS_URL" "smtp" "SMTP_URL" "links" "LINK_SECRET" "bounces" "BOUNCE_SECRETS" "probe" "PROBE_KEY" "tests" "PROBE_KEY" "receipts" "RECEIPT_KEYS" "erasureRegister" "ERASURE_REGISTER_KEY" | toJson -}}
 {{- end -}}
+
+{{/* The credential of the erasure register, as a JSON list, where there is one. Takes the root. */}}
+{{- define "partner-ingest.register" -}}
+{{- .Values.erasureRegister.existingClaim | empty | ternary list (list "erasureRegister") | toJson -}}
+{{- end -}}
+
+{{- define "partner-ingest.registerPath" -}}/var/lib/partner-ingest/erasures{{- end -}}
 
 {{/* The variables NAME_FILE of some credentials. Takes (dict "root" $ "component" "ingest" "credentials" (list "mongodb")). */}}
 {{- define "partner-ingest.credentialEnv" -}}

@@ -11,8 +11,8 @@ import { redisArguments } from './running.ts';
 import type { FaultSignal, Store, StoreOrReason } from './store.ts';
 import { freePort, messageOf } from './wait.ts';
 
-export const MONGO_IMAGE = 'mongo:8';
-export const REDIS_IMAGE = 'redis:7';
+export const MONGO_IMAGE = 'docker.io/library/mongo:8';
+export const REDIS_IMAGE = 'docker.io/library/redis:7';
 const MONGO_PORT = 27_017;
 const REDIS_PORT = 6_379;
 /** A socket that nobody serves says so at once; an address may keep silent. */
