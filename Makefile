@@ -17,7 +17,7 @@ RESULTS := .run/test-results.json
 E2E_RESULTS := .run/e2e-results.json
 IMAGE := partner-ingest:dev
 
-.PHONY: help run smoke cli test prepare check unit test-mongodb test-upgrade e2e simulate chaos fuzz drill mutants bench path watch build image release docs lock stores clean
+.PHONY: help run smoke cli test prepare check unit test-mongodb test-upgrade e2e simulate chaos proof fuzz drill mutants bench path watch build image release docs lock stores clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -69,7 +69,7 @@ e2e: node_modules ## Install the chart in a cluster and test it there: E2E_KUBEC
 test-mongodb: node_modules ## The tests that need a real MongoDB: MONGODB_URI is a replica set, with fail points where enableTestCommands is on
 	@$(JEST) --config test/mongodb/jest.config.ts
 
-test-upgrade: node_modules stores ## Roll ours in beside the version of test/upgrade/base, back and in again under load (BREAK=index|field|keys|job: must be found)
+test-upgrade: node_modules stores ## Roll ours in beside the version of test/upgrade/base, back and in again under load (BREAK=index|field|keys|job|rule: must be found)
 	@$(NODE) node test/upgrade/run.ts --break "$(BREAK)"
 
 mutants: node_modules ## Break one line at a time and see that its test turns red (DRAW=commit COUNT=10)
@@ -79,9 +79,12 @@ mutants: node_modules ## Break one line at a time and see that its test turns re
 simulate: node_modules ## Play random histories of crashes and outages in memory (HISTORIES=10000 QUEUE=off SEED= AT=, as a failure prints them)
 	@$(NODE) node test/simulation/simulate.ts --histories="$(HISTORIES)" --queue="$(QUEUE)" --seed="$(SEED)" --at="$(AT)"
 
-chaos: node_modules stores ## Take every part away under load and audit every promise (ACKS=1000000 KILLS= CUTS= SEED= FAULTS= FAULT_SECONDS= SETTLE=each|end CONTROL=fsync-off JSON=1)
-	@$(NODE) node test/faults/run.ts --acks "$(ACKS)" --kills "$(KILLS)" --cuts "$(CUTS)" --control "$(CONTROL)" --seed "$(SEED)" --faults "$(FAULTS)" \
+chaos: node_modules stores ## Take every part away under load and audit every promise (KILLS= CUTS= SEED= FAULTS= FAULT_SECONDS= SETTLE=each|end CONTROL=fsync-off JSON=1)
+	@$(NODE) node test/faults/run.ts --kills "$(KILLS)" --cuts "$(CUTS)" --control "$(CONTROL)" --seed "$(SEED)" --faults "$(FAULTS)" \
 	  --seconds-per-fault "$(FAULT_SECONDS)" --settle "$(SETTLE)" $(if $(JSON),--json)
+
+proof: node_modules stores ## Kills and power cuts until ACKS= requests were acknowledged, control runs that must lose, and a folder that a stranger can check (ACKS=1000000 KILLS=1000 CUTS=100 SEED= JSON=1)
+	@$(NODE) node test/proof/run.ts --acks "$(ACKS)" --kills "$(KILLS)" --cuts "$(CUTS)" --seed "$(SEED)" $(if $(JSON),--json)
 
 fuzz: node_modules ## Ask the running service all its OpenAPI document allows and forbids, for FUZZ_SECONDS=300
 	@$(NEED) 'MongoDB and Redis,schemathesis'
@@ -91,8 +94,8 @@ drill: node_modules stores ## Chaos beside Prometheus with the chart's rules: wh
 	@$(NEED) 'Helm,Prometheus'
 	@$(NODE) node test/faults/run.ts --watch --faults "$(FAULTS)" --seed "$(SEED)" $(if $(JSON),--json) $(if $(TABLE),--table)
 
-bench: node_modules stores build ## Rate and processor time of an accept and an application (OF=accept|drain: one of them), beside a naive service and a bare Fastify, or kept builds of commits (FROM="commit commit"); of several processes (OF=scale); how long answers take at fixed rates (OF=latency; JSON=1 BENCH="--rounds 3 --seconds 5 --backlog 4000")
-	@$(NODE) node test/bench/bench.ts --of $(or $(OF),all) --from "$(FROM)" $(if $(JSON),--json) $(BENCH)
+bench: node_modules stores build ## Print what an accept and an application cost and how long answers take at fixed rates (OF=accept|drain|latency: one of them), beside a naive service and a bare Fastify, or kept builds of commits (FROM="commit commit"; RECORD=1 writes it into docs/sizing.md; JSON=1 BENCH="--rounds 3 --seconds 5 --backlog 4000")
+	@$(NODE) node test/bench/bench.ts --of $(or $(OF),all) --from "$(FROM)" $(if $(JSON),--json) $(if $(RECORD),--record) $(BENCH)
 
 path: node_modules stores ## Print the measured path of a POST: each function of ours in the order of its first call, its calls and their sums (JSON=1; RECORD=1 keeps the sums that a test compares with)
 	@$(NODE) node test/path/path.ts $(if $(JSON),--json) $(if $(RECORD),--record)

@@ -16,7 +16,7 @@ const FOREIGN = new Set(
   [
     'ContainerCreating CrashLoopBackOff FailedMount OOMKilled',
     'readWrite createIndex evicted_keys maxmemory_policy uptime_in_seconds',
-    'LC_ALL OTEL_BSP_MAX_QUEUE_SIZE',
+    'LC_ALL OTEL_BSP_MAX_QUEUE_SIZE end_session_endpoint',
     'ignoreDifferences selfHeal valueFiles',
   ].flatMap((names) => names.split(' ')),
 );
@@ -162,7 +162,7 @@ const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string
 const { services } = parse(read('compose.yaml'), { merge: true }) as { services: object };
 
 /** Checks files that Node runs, scripts of npm and services of compose.yaml. */
-function missingPrograms({ path, text, spans, lines }: Page): string[] {
+function missingPrograms({ path, spans, lines }: Page): string[] {
   const all = (pattern: RegExp): string[] =>
     [...spans, ...lines].flatMap((code) =>
       [...code.matchAll(pattern)].map(([, name = '']) => name),
@@ -172,8 +172,6 @@ function missingPrograms({ path, text, spans, lines }: Page): string[] {
   return [
     ...all(/\bnode (?:--\S+ )*([\w./-]+\.[mc]?[jt]s)\b/g)
       .filter((file) => found(sourceOf(file), join(dirname(path), file)).length === 0)
-      // The page prints the file after the sentence that names it.
-      .filter((file) => !/^.*\n+```js/.test(text.split(`\`node ${file}`)[1] ?? ''))
       .map((file) => `node ${file}`),
     ...all(/\bnpm run (?:-s )?([a-z:]+)/g)
       .filter((script) => !(script in scripts))

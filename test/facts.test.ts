@@ -1,8 +1,8 @@
 /** Each producer of a fact with its reader: other words change no decision, and old words are read. */
 import { createServer } from 'node:http';
 import { expect, test } from '@jest/globals';
-import { Activity } from '../internal/operators/console/activity.ts';
-import { readPods } from '../internal/operators/console/readings.ts';
+import { Activity } from '../internal/operators/view/activity.ts';
+import { readPods } from '../internal/operators/view/readings.ts';
 import { errorOf } from '../internal/operators/view/words.ts';
 import { timeline } from '../internal/operators/view/timeline.ts';
 import { describeFailure } from '../internal/mail/relay-answers.ts';
@@ -15,8 +15,12 @@ import { Loops } from '../internal/platform/process/loop.ts';
 import { createRegistry } from '../internal/platform/process/registry.ts';
 import { factOf } from '../internal/processor/mail-step.ts';
 import { findingName, kindNamed } from '../internal/self-audit/rules.ts';
-import { asLastError, asReason, type Fact } from '../internal/submission/facts.ts';
-import type { SubmissionRecord } from '../internal/submission/submission.ts';
+import {
+  asLastError,
+  asReason,
+  type Fact,
+  type SubmissionRecord,
+} from '../internal/submission/submission.ts';
 import { createProcessorMetrics } from '../internal/telemetry/metrics.ts';
 import { listen } from './support/listen.ts';
 import { eventually } from './support/wait.ts';
@@ -84,10 +88,17 @@ const log = createLogger('facts', 'silent');
 /** What the console makes of a processor whose `/readyz` tells this, changed by `as`. */
 async function lineOf(told: readonly Fault[], as = (answer: object): object => answer) {
   const registry = createRegistry('processor');
-  const { workerPaused } = createProcessorMetrics(registry);
+  const { workerPaused, ready: readiness } = createProcessorMetrics(registry);
   for (const what of ['relay', 'database'] as const) workerPaused.set({ waits_for: what }, 1);
   const probes = { live: [], ready: [() => told.slice(0, 1)], warnings: [() => told.slice(1)] };
-  const options = { host: '127.0.0.1', port: 0, registry, files: undefined, documents: {} };
+  const options = {
+    host: '127.0.0.1',
+    port: 0,
+    registry,
+    readiness,
+    files: undefined,
+    documents: {},
+  };
   const pod = await startAdminServer({ ...options, ...probes });
   const answerOf = async (url: string): Promise<string> => {
     const text = await (await fetch(pod.url + url)).text();
@@ -134,6 +145,9 @@ test.each([
   [true, new Error('WRONGPASS invalid username-password pair')],
   [true, new Error('ssl/tls alert certificate required:SSL alert number 116')],
   [true, new Error('SSL alert number 80')],
+  [true, new Error('SSL alert number 48')],
+  [true, new Error('command insert requires authentication')],
+  [true, failing({ code: 'ERR_OSSL_X509_KEY_VALUES_MISMATCH' })],
   [true, failing({ code: 'CERT_HAS_EXPIRED' })],
   [false, failing({ code: 'ECONNRESET' })],
   [false, failing({ code: 'ETIMEDOUT' })],

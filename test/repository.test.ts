@@ -4,7 +4,6 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from '../tools/root.ts';
 import { LOCKED_FOLDERS, lockFaults } from '../tools/lock.ts';
-import { run } from '../tools/program.ts';
 import { apiKeyProblem, hashApiKey, isPublishedKey } from '../internal/partner/api-key.ts';
 
 const NOT_OURS = /(^|\/)(node_modules|dist|coverage|\.git|\.run)(\/|$)/;
@@ -52,6 +51,19 @@ test('no text that begins pik_ is a key, but the two published ones', () => {
   expect(accepted.filter((text) => !isPublishedKey(hashApiKey(text)))).toEqual([]);
 });
 
+test('every image of others has its full name, which Podman and CRI-O ask for', () => {
+  const named = files
+    .filter(({ path }) => !/(^test\/|\.test\.ts$|schema\.json$)/.test(path))
+    .flatMap(({ path, text }) =>
+      [...text.matchAll(/(?:\bimage: |^FROM |_IMAGE = ?|BASE_IMAGE=)'?([\w./-]+:[\w.-]+)/gm)].map(
+        ([, image = '']) => [path, image] as const,
+      ),
+    );
+  expect(named.length).toBeGreaterThan(8);
+  const short = named.filter(([, image]) => !/^(localhost|[\w-]+\.[\w.-]+)(:\d+)?\//.test(image));
+  expect(short.filter(([, image]) => !image.startsWith('partner-ingest:'))).toEqual([]);
+});
+
 /** Banned words with their replacements. */
 const BANNED: readonly (readonly [RegExp, string])[] = [
   [/\banew\b/i, 'again'],
@@ -80,13 +92,6 @@ test('no page or comment uses a word of the list of worse words', () => {
       }),
     );
   expect(used).toEqual([]);
-});
-
-test('a checkout by Git for Windows has LF at the end of each line', async () => {
-  const { out } = await run('git', ['ls-files', '--eol'], { cwd: ROOT });
-  const lines = out.trim().split('\n');
-  expect(lines.length).toBeGreaterThan(200);
-  expect(lines.filter((line) => !/^i\/-text|attr\/text(=auto)? eol=lf/.test(line))).toEqual([]);
 });
 
 test('workflows use each action by commit, not by tag', () => {

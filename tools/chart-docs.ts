@@ -1,7 +1,7 @@
 /** Makes the chart's values.schema.json from the comments in values.yaml. */
 import { readFileSync } from 'node:fs';
-import { emailRule } from '../internal/application/email-address.ts';
-import { clientNameRule } from '../internal/mail/relay.ts';
+import { emailRule } from '../internal/application/fields.ts';
+import { clientNameRule } from '../internal/application/fields.ts';
 import {
   isMap,
   isScalar,
@@ -27,6 +27,7 @@ const alike: Readonly<Record<string, string>> = {
   mongodb: 'ingest.mongodb',
   podDisruptionBudget: 'ingest.podDisruptionBudget',
   serviceAccount: 'ingest.serviceAccount',
+  receipts: 'ingest.mongodb',
   serviceMonitor: 'metrics.podMonitor',
 };
 

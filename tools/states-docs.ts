@@ -33,13 +33,10 @@ export function statesPage(): string {
         `- \`${state}\` (\`${cards[state].status}\`; ${kept(state)}): ${cards[state].meaning}`,
     ),
     '',
-    `Who moves: ${actors.map((actor) => `${actor} (${eventsOf[actor].map((event) => `\`${event}\``).join(', ')})`).join(', ')}. The`,
-    'conditions of each move stand in [states.ts](../internal/submission/states.ts). `erase` ends an open request or a dead letter',
-    '`rejected`, and leaves other states as they are. After `release`, no order mails the account.',
-    '',
-    'In `recorded`, a request may [wait for an earlier one](contract.md#fields) of the same applicant.',
-    '',
-    'Where an operator mails the account of a request past its retention, the record is made again in `account_created`.',
+    `Who moves: ${actors.map((actor) => `${actor} (${eventsOf[actor].map((event) => `\`${event}\``).join(', ')})`).join(', ')}.`,
+    '[states.ts](../internal/submission/states.ts) has the conditions. `erase` ends an open request or a dead letter',
+    '`rejected`. After `release`, no order mails the account. In `recorded`, a request may [wait for an earlier',
+    'one](contract.md#fields) of the same applicant.',
     '',
   ].join('\n');
 }

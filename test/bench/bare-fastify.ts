@@ -1,4 +1,4 @@
-/** The ceiling: Fastify answering 202 without storing, limiting or authenticating anything. */
+/** The least that Fastify does: parses the body and answers 202; nothing is stored or checked. */
 import { fastify } from 'fastify';
 
 const app = fastify({ logger: false });

@@ -1,19 +1,21 @@
 /**
- * `make bench`: how fast we accept and how fast we work off, against straightforward
- * implementations or, with `FROM="commit commit"`, against kept builds. `OF=accept` and `OF=drain`
- * are one of both. `OF=scale`: what 1, 2 and 4 processes of ours cost each part. `OF=latency`: how
- * long answers take at fixed rates.
- *
- * Only ratios and processor times of one run mean anything: the machine's speed varies, and load
- * generator, database and server share it.
+ * `make bench`: what an accept and an application cost and how long answers take, of ours beside
+ * straightforward implementations or, with `FROM="commit commit"`, beside kept builds. All are
+ * measured in turns in one run, because the machine's speed varies, and load generator, stores and
+ * servers share it. `OF=accept|drain|latency` is a part of the table. `RECORD=1` writes it into
+ * docs/sizing.md.
  */
 import { parseArgs, styleText } from 'node:util';
-import { drain, naiveWorker, processors, startNaive, startReady, type Worker } from './drain.ts';
+import { table } from '../../internal/operators/view/terminal.ts';
+import { git } from '../support/source-of.ts';
+import { machine } from '../support/machine.ts';
+import { drain, naiveWorker, processorOf, startNaive, startReady } from './drain.ts';
 import { keptBuild } from './kept-build.ts';
-import { compareLatencies } from './latency.ts';
+import { latencyRows } from './latency.ts';
 import { checkLoadGenerator, load, startProgram, type Server } from './load.ts';
 import { withBench, type Bench, type Owner } from './own-world.ts';
-import { compare, type Setting } from './rounds.ts';
+import { record } from './recorded.ts';
+import { acceptRows, drainRows, headOf, measureInTurns, type Row } from './rows.ts';
 
 const { values: flags } = parseArgs({
   options: {
@@ -21,71 +23,55 @@ const { values: flags } = parseArgs({
     from: { type: 'string', default: '' },
     rounds: { type: 'string', default: '3' },
     seconds: { type: 'string', default: '5' },
-    /** Applications for each processor to work off. */
+    /** Applications to work off. */
     backlog: { type: 'string', default: '4000' },
     json: { type: 'boolean', default: false },
+    record: { type: 'boolean', default: false },
   },
 });
-const OF = ['all', 'accept', 'drain', 'scale', 'latency'];
-const COUNTS = [1, 2, 4];
-const CONNECTIONS = [1, 64, 256];
-const plan = { rounds: Number(flags.rounds), json: flags.json };
+const OF = ['all', 'accept', 'drain', 'latency'];
+const CONNECTIONS = [64, 256];
+const rounds = Number(flags.rounds);
+const seconds = Number(flags.seconds);
 const log = (line: string): void => console.error(styleText('dim', line));
+const isWanted = (part: string): boolean => flags.of === 'all' || flags.of === part;
 
-interface Contender {
-  readonly name: string;
-  readonly servers: readonly Server[];
-}
+type Servers = Readonly<Record<string, Server>>;
 
-/** The ingest of the working tree and of each kept build, or the naive one beside ours. */
-async function rivals(bench: Bench, builds: readonly Owner[]): Promise<Contender[]> {
-  const contenders: Contender[] = [];
+/** The ingest of each build, or the naive one beside ours. */
+async function startServers(bench: Bench, builds: readonly Owner[]): Promise<Servers> {
+  const servers: Record<string, Server> = {};
   for (const build of builds) {
     await startReady(bench, 'controller', build);
-    contenders.push({ name: build.name, servers: [await startReady(bench, 'ingest', build)] });
+    servers[build.name] = await startReady(bench, 'ingest', build);
   }
-  if (builds.length > 1) return contenders;
-  const naive = await startNaive(bench, 'naive-ingest.ts', bench.newOwner('naive'));
-  return [...contenders, { name: 'naive', servers: [naive] }];
+  if (builds.length === 1)
+    servers['naive'] = await startNaive(bench, 'naive-ingest.ts', bench.newOwner('naive'));
+  return servers;
 }
 
-async function scale(bench: Bench, ours: Owner): Promise<Contender[]> {
-  await startReady(bench, 'controller', ours);
-  const servers: Server[] = [];
-  while (servers.length < Math.max(...COUNTS))
-    servers.push(await startReady(bench, 'ingest', ours));
-  return COUNTS.map((count) => ({ name: `${count} ingest`, servers: servers.slice(0, count) }));
-}
-
-async function compareAccepts(bench: Bench, contenders: readonly Contender[]): Promise<void> {
+async function accepts(bench: Bench, servers: Servers): Promise<Row[]> {
   const bare = await startProgram('bare-fastify.ts', {});
   bench.closeLater(() => bare.stop());
+  const rows: Row[] = [];
   for (const connections of CONNECTIONS) {
-    const wanted = { key: bench.key, connections, seconds: Number(flags.seconds) };
-    const settings = [...contenders, { name: 'bare', servers: [bare] }].map(
-      ({ name, servers }) => ({
-        name: `${name}, ${connections} connections`,
-        // Each connection belongs to one server.
-        run: () => load(servers.slice(0, connections), wanted),
-        bare: name === 'bare',
-      }),
-    );
-    await compare('request', settings, plan);
+    const settings = Object.entries({ ...servers, 'bare Fastify': bare }).map(([name, server]) => ({
+      name,
+      run: () => load(server, { key: bench.key, connections, seconds }),
+    }));
+    rows.push(...acceptRows(connections, await measureInTurns(settings, rounds, log)));
   }
+  return rows;
 }
 
-async function compareDrains(bench: Bench, builds: readonly Owner[]): Promise<void> {
-  const setting = (name: string, worker: Worker, processes = 1): Setting => ({
-    name,
-    run: () => drain(bench, worker, Number(flags.backlog) * processes),
-  });
-  const ofBuilds = builds.map((build) => setting(build.name, processors(bench, build)));
-  const ofCounts = COUNTS.map((count) =>
-    setting(`${count} processor`, processors(bench, builds[0]!, count), count),
-  );
-  const naive = setting('naive', naiveWorker(bench, bench.newOwner('naive')));
-  const withNaive = builds.length > 1 ? ofBuilds : [...ofBuilds, naive];
-  await compare('application', flags.of === 'scale' ? ofCounts : withNaive, plan);
+async function drains(bench: Bench, builds: readonly Owner[]): Promise<Row[]> {
+  const workers = builds.map((build) => processorOf(bench, build));
+  if (builds.length === 1) workers.push(naiveWorker(bench, bench.newOwner('naive')));
+  const settings = workers.map((worker) => ({
+    name: worker.owner.name,
+    run: () => drain(bench, worker, Number(flags.backlog)),
+  }));
+  return drainRows(await measureInTurns(settings, rounds, log));
 }
 
 await withBench(async (bench) => {
@@ -95,14 +81,25 @@ await withBench(async (bench) => {
   for (const commit of flags.from.split(/\s+/).filter(Boolean))
     builds.push(bench.newOwner(commit, await keptBuild(commit, log)));
   // Before the accepts, whose services go on running.
-  if (['all', 'drain', 'scale'].includes(flags.of)) await compareDrains(bench, builds);
-  if (flags.of === 'drain') return;
-  const contenders = await (flags.of === 'scale'
-    ? scale(bench, builds[0]!)
-    : rivals(bench, builds));
-  if (flags.of !== 'latency') return compareAccepts(bench, contenders);
-  await compareLatencies(
-    contenders.map(({ name, servers }) => ({ name, server: servers[0]! })),
-    { key: bench.key, seconds: Number(flags.seconds), json: flags.json },
-  );
+  const later = isWanted('drain') ? await drains(bench, builds) : [];
+  const rows: Row[] = [];
+  if (flags.of !== 'drain') {
+    const servers = await startServers(bench, builds);
+    if (isWanted('accept')) rows.push(...(await accepts(bench, servers)));
+    if (isWanted('latency'))
+      rows.push(...(await latencyRows(servers, { key: bench.key, seconds, rounds }, log)));
+  }
+  rows.push(...later);
+  const commit = await git(['describe', '--always', '--dirty']);
+  const medians = `medians of ${rounds} rounds (in brackets: ours divided by it).`;
+  const about = `Commit ${commit}, ${machine()}:\n${medians}`;
+  if (flags.json) console.log(JSON.stringify({ about, rows }));
+  else print(about, rows);
+  if (flags.record) await record(about, rows);
 });
+
+function print(about: string, rows: readonly Row[]): void {
+  const names = headOf(rows);
+  const lines = rows.map(([name, cells]) => [name, ...names.map((one) => cells[one] ?? '')]);
+  console.log(`\n${about}\n${table([['', ...names], ...lines])}`);
+}

@@ -5,14 +5,13 @@
 import { fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
-import type { MongoClient } from 'mongodb';
 import { accountIndexes } from '../../internal/account/account.ts';
 import { ensureIndexes } from '../../internal/platform/stores/mongo-indexes.ts';
 import { submissionIndexes } from '../../internal/submission/submission.ts';
 import { eventually } from '../support/wait.ts';
-import { processorSeconds, startProcessorTime, startProgram, type Server } from './load.ts';
+import { startProcessorTime, startProgram, type Server } from './load.ts';
 import type { Bench, Owner } from './own-world.ts';
-import type { Sample } from './rounds.ts';
+import type { Sample } from './rows.ts';
 
 /** Records worked on at the same time, and mail connections, of every worker. */
 const CONCURRENCY = 64;
@@ -20,10 +19,6 @@ const DEADLINE_MS = 300_000;
 const SENDERS = 64;
 /** Requests of one client address, below the limit of 300 a minute. */
 const PER_ADDRESS = 250;
-/** What drivers send by themselves, what a start sends, and what this measurement asks. */
-const NO_WORK = /^(hello|ismaster|ping|endsessions|buildinfo|\w+indexes|serverstatus)$/i;
-/** Of one name, for each application; fewer come from timers. */
-const SHOWN_COMMANDS = 0.01;
 
 type Running = Server & { stop(): Promise<unknown> };
 
@@ -53,23 +48,15 @@ export async function drain(
   for (const one of accepting.toReversed()) await one.stop();
 
   const sink = await startMailSink();
-  const before = await commandsOf(client);
   const workers = await startWork(sink.url);
   try {
-    const measure = startProcessorTime(workers.map(({ pid }) => pid));
-    const relayBefore = processorSeconds(sink.pid);
+    const measure = startProcessorTime(workers[0]!.pid);
     await eventually('the last mail', () => sink.count >= size, DEADLINE_MS);
     const completed = (): Promise<number> =>
       db.collection('requests').countDocuments({ state: 'completed' });
     await eventually('all to be completed', async () => (await completed()) === size);
     const seconds = (sink.lastAt - sink.firstAt) / 1_000;
-    const spent = { ...measure(), relay: processorSeconds(sink.pid) - relayBefore };
-    const commands = Object.entries(await commandsOf(client))
-      .map(([name, count]) => [name, (count - (before[name] ?? 0)) / size] as const)
-      .filter(([, each]) => each > SHOWN_COMMANDS);
-    const sum = commands.reduce((all, [, each]) => all + each, 0);
-    const figures = { seconds, commands: sum, ...Object.fromEntries(commands) };
-    return { count: size, seconds, figures, processorSeconds: spent };
+    return { count: size, seconds, processorSeconds: measure() };
   } finally {
     for (const one of workers) await one.stop();
     await sink.stop();
@@ -102,19 +89,6 @@ async function submit(url: string, key: string, size: number): Promise<void> {
   await Promise.all(Array.from({ length: SENDERS }, send));
 }
 
-/** How many commands the database has answered, by name. */
-async function commandsOf(client: MongoClient): Promise<Record<string, number>> {
-  const status = await client.db('admin').command({ serverStatus: 1 });
-  const { commands } = status['metrics'] as {
-    readonly commands: Readonly<Record<string, { readonly total?: unknown }>>;
-  };
-  return Object.fromEntries(
-    Object.entries(commands)
-      .filter(([name]) => !NO_WORK.test(name))
-      .map(([name, { total = 0 }]) => [name, Number(total)]),
-  );
-}
-
 /** Takes every mail and counts it, in a process of its own. */
 async function startMailSink() {
   const child = fork(fileURLToPath(new URL('mail-sink.ts', import.meta.url)));
@@ -145,8 +119,8 @@ async function startMailSink() {
   return sink;
 }
 
-/** Some processors of one build. */
-export function processors(bench: Bench, owner: Owner, count = 1): Worker {
+/** A processor of a build. */
+export function processorOf(bench: Bench, owner: Owner): Worker {
   const settings = {
     MAIL_FROM: 'accounts@bench.example',
     LOGIN_URL: 'https://login.bench.example/',
@@ -159,12 +133,9 @@ export function processors(bench: Bench, owner: Owner, count = 1): Worker {
       await startReady(bench, 'controller', owner),
       await startReady(bench, 'ingest', owner),
     ],
-    startWork: (smtpUrl) =>
-      Promise.all(
-        Array.from({ length: count }, async () =>
-          running(await bench.start('processor', owner, { ...settings, SMTP_URL: smtpUrl })),
-        ),
-      ),
+    startWork: async (smtpUrl) => [
+      running(await bench.start('processor', owner, { ...settings, SMTP_URL: smtpUrl })),
+    ],
   };
 }
 

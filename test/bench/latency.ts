@@ -1,16 +1,15 @@
 /**
- * `make bench OF=latency`: how long answers take at fixed rates. As with partners, a request does not
- * wait until earlier ones are answered. Each rate is a share of the server's measured capacity.
+ * How long answers take at fixed rates, the same for all contenders. As with partners, a request
+ * does not wait until earlier ones are answered.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { styleText } from 'node:util';
-import { table } from '../../internal/operators/view/terminal.ts';
 import { newRandom } from '../support/random.ts';
 import { goProgram } from '../../tools/go-program.ts';
 import { run } from '../../tools/program.ts';
 import { load, type Server } from './load.ts';
+import { median, milliseconds, whole, type Row } from './rows.ts';
 
 /** Each client address stays below the limit of 300 a minute. */
 const TARGETS = 20_000;
@@ -18,84 +17,63 @@ const CAPACITY_CONNECTIONS = 256;
 /** Late answers must be measured, not cut. */
 const ANSWER_TIMEOUT = '10s';
 const NS_PER_MS = 1e6;
-const SHARES = [0.1, 0.5, 0.9, 1.2] as const;
-const PERCENTILES = ['50th', '99th'] as const;
+/** Of what the slowest contender can do. */
+const SHARES = [1 / 3, 2 / 3, 0.9];
+const PERCENTILES = { p50: '50th', p99: '99th' } as const;
 
-interface Contender {
-  readonly name: string;
-  readonly server: Server;
+interface Plan {
+  readonly key: string;
+  readonly seconds: number;
+  readonly rounds: number;
 }
 
-interface Measured {
-  readonly name: string;
-  readonly share: number;
-  /** Rates in requests per second: planned, and sent by the load generator. */
-  readonly perSecond: number;
-  readonly sent: number;
-  /** Rates in requests per second: answered 202, and the capacity of the server. */
-  readonly accepted: number;
-  readonly capacity: number;
-  readonly statuses: Readonly<Record<string, number>>;
-  /** In milliseconds, from the planned moment of each request. */
-  readonly latencies: readonly number[];
-  readonly longestMs: number;
-}
-
-/** Measures each contender at each share of its own capacity, and prints a table. */
-export async function compareLatencies(
-  contenders: readonly Contender[],
-  plan: { readonly key: string; readonly seconds: number; readonly json: boolean },
-): Promise<void> {
-  const vegeta = await goProgram('vegeta', (line) => console.error(line));
+export async function latencyRows(
+  servers: Readonly<Record<string, Server>>,
+  plan: Plan,
+  log: (line: string) => void,
+): Promise<Row[]> {
+  const vegeta = await goProgram('vegeta', log);
   const folder = await mkdtemp(join(tmpdir(), 'bench-latency-'));
   try {
-    const capacities = new Map<string, number>();
-    for (const _round of ['warm-up', 'measured'])
-      for (const { name, server } of contenders) {
-        const wanted = { key: plan.key, connections: CAPACITY_CONNECTIONS, seconds: plan.seconds };
-        const { count, seconds } = await load([server], wanted);
-        capacities.set(name, count / seconds);
-      }
-    const all: Measured[] = [];
-    for (const share of SHARES) {
-      for (const { name, server } of contenders) {
-        const capacity = capacities.get(name)!;
-        const rate = Math.round(capacity * share);
-        const measured = await attack(vegeta, folder, server, { ...plan, rate });
-        all.push({ name, share, capacity, perSecond: rate, ...measured });
-        console.error(styleText('dim', `${name} at ${rate}/s: ${JSON.stringify(measured)}`));
-      }
+    let slowest = Infinity;
+    for (const server of Object.values(servers)) {
+      const { count, seconds } = await load(server, { ...plan, connections: CAPACITY_CONNECTIONS });
+      slowest = Math.min(slowest, count / seconds);
     }
-    if (plan.json) console.log(JSON.stringify({ unit: 'answer', results: all }));
-    else console.log(`\n${table([HEAD, ...all.map(cellsOf)])}`);
+    const rows: Row[] = [];
+    for (const share of SHARES) {
+      const rate = Math.round(slowest * share);
+      const cells: Record<string, string> = {};
+      for (const [name, server] of Object.entries(servers)) {
+        const reports: Report[] = [];
+        while (reports.length < plan.rounds)
+          reports.push(await attack(vegeta, folder, server, { ...plan, rate }));
+        cells[name] = cellOf(reports);
+        log(`${rate}/s, ${name}: ${cells[name]}`);
+      }
+      rows.push([`p50, p99 at ${whole(rate)} a second`, cells]);
+    }
+    return rows;
   } finally {
     await rm(folder, { recursive: true });
   }
 }
 
-const HEAD = [
-  'answers at a fixed rate',
-  'of capacity',
-  'sent',
-  'accepted',
-  ...PERCENTILES,
-  'longest',
-  'answers',
-];
+interface Report {
+  readonly requests: number;
+  readonly latencies: Readonly<Record<(typeof PERCENTILES)[keyof typeof PERCENTILES], number>>;
+  readonly status_codes: Readonly<Record<string, number>>;
+}
 
-function cellsOf(one: Measured): string[] {
-  return [
-    one.name,
-    `${Math.round(one.share * 100)} %`,
-    `${Math.round(one.sent)} of ${one.perSecond}/s`,
-    `${Math.round(one.accepted)}/s (${Math.round((100 * one.accepted) / one.capacity)} %)`,
-    ...one.latencies.map((ms) => `${ms.toFixed(1)} ms`),
-    `${one.longestMs.toFixed(0)} ms`,
-    Object.entries(one.statuses)
-      // vegeta writes 0 where no answer came.
-      .map(([status, count]) => `${status === '0' ? 'none' : status}: ${count}`)
-      .join(' '),
-  ];
+/** Medians, and how many of all requests were not accepted, if any. */
+function cellOf(reports: readonly Report[]): string {
+  const times = Object.values(PERCENTILES).map((percentile) =>
+    milliseconds(median(reports.map(({ latencies }) => latencies[percentile] / NS_PER_MS))),
+  );
+  const all = reports.reduce((sum, { requests }) => sum + requests, 0);
+  const accepted = reports.reduce((sum, one) => sum + (one.status_codes['202'] ?? 0), 0);
+  const lost = all === accepted ? '' : ` (${all - accepted} of ${all} not accepted)`;
+  return `${times.join(', ')}${lost}`;
 }
 
 async function attack(
@@ -103,7 +81,7 @@ async function attack(
   folder: string,
   { url }: Server,
   plan: { readonly key: string; readonly rate: number; readonly seconds: number },
-): Promise<Pick<Measured, 'sent' | 'accepted' | 'statuses' | 'latencies' | 'longestMs'>> {
+): Promise<Report> {
   const [targets, results] = [join(folder, 'targets.json'), join(folder, 'results.bin')];
   await writeFile(targets, targetsOf(`${url}/api/v1/capital/ingest`, plan.key));
   await run(vegeta, [
@@ -117,18 +95,7 @@ async function attack(
     `-output=${results}`,
   ]);
   const { out } = await run(vegeta, ['report', '-type=json', results]);
-  const report = JSON.parse(out) as {
-    readonly requests: number;
-    readonly latencies: Readonly<Record<(typeof PERCENTILES)[number] | 'max', number>>;
-    readonly status_codes: Readonly<Record<string, number>>;
-  };
-  return {
-    sent: report.requests / plan.seconds,
-    accepted: (report.status_codes['202'] ?? 0) / plan.seconds,
-    statuses: report.status_codes,
-    latencies: PERCENTILES.map((percentile) => report.latencies[percentile] / NS_PER_MS),
-    longestMs: report.latencies.max / NS_PER_MS,
-  };
+  return JSON.parse(out) as Report;
 }
 
 function targetsOf(url: string, key: string): string {

@@ -1,10 +1,10 @@
-/** One run of load against one or several servers by wrk, and the processor time of each part. */
+/** One run of load against a server by wrk, and the processor time of each part. */
 import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { endOf, run } from '../../tools/program.ts';
-import type { Sample } from './rounds.ts';
+import type { Sample } from './rows.ts';
 
 const SCRIPT = fileURLToPath(new URL('wrk.lua', import.meta.url));
 /** Linux counts processor time in hundredths of a second. */
@@ -43,54 +43,39 @@ export async function startProgram(
   throw new Error(`${file} ended before it served`);
 }
 
-/** Loads all servers at once, each by a wrk of its own with an equal part of the connections. */
 export async function load(
-  servers: readonly Server[],
+  { url, pid }: Server,
   plan: { readonly key: string; readonly connections: number; readonly seconds: number },
 ): Promise<Sample> {
-  const pids = servers.map(({ pid }) => pid);
-  const measure = startProcessorTime(pids);
-  const results = await Promise.all(
-    servers.map(async ({ url }) => {
-      const wanted = [`-c${plan.connections / servers.length}`, `-d${plan.seconds}s`];
-      const target = [`${url}/api/v1/capital/ingest`, '--', plan.key];
-      const { out } = await run('wrk', ['-t1', ...wanted, `-s${SCRIPT}`, ...target]);
-      return JSON.parse(/RESULT (.*)/.exec(out)?.[1] ?? 'null') as {
-        readonly requests: number;
-        readonly seconds: number;
-        readonly p99Ms: number;
-        readonly badStatus: number;
-      };
-    }),
-  );
-  if (results.some(({ badStatus }) => badStatus > 0))
-    throw new Error('answers other than 2xx, so the figures mean nothing');
-  return {
-    count: results.reduce((sum, { requests }) => sum + requests, 0),
-    seconds: Math.max(...results.map(({ seconds }) => seconds)),
-    figures: { p99Ms: Math.max(...results.map(({ p99Ms }) => p99Ms)) },
-    processorSeconds: measure(),
+  const measure = startProcessorTime(pid);
+  const wanted = [`-c${plan.connections}`, `-d${plan.seconds}s`];
+  const target = [`${url}/api/v1/capital/ingest`, '--', plan.key];
+  const { out } = await run('wrk', ['-t1', ...wanted, `-s${SCRIPT}`, ...target]);
+  const { requests, seconds, p99Ms, badStatus } = JSON.parse(
+    /RESULT (.*)/.exec(out)?.[1] ?? 'null',
+  ) as {
+    readonly requests: number;
+    readonly seconds: number;
+    readonly p99Ms: number;
+    readonly badStatus: number;
   };
+  if (badStatus > 0) throw new Error('answers other than 2xx, so the figures mean nothing');
+  return { count: requests, seconds, p99Ms, processorSeconds: measure() };
 }
 
 /**
- * Starts to measure; the result gives the processor seconds since then of the servers together, and
- * of each program of stores below this process. What has ended by then is wrk.
+ * Starts to measure; the result gives the processor seconds since then of the service, and of each
+ * program of stores below this process. What has ended by then is wrk.
  */
-export function startProcessorTime(pids: readonly number[]): () => Record<string, number> {
-  const own = (): number => pids.reduce((sum, pid) => sum + processorSeconds(pid), 0);
-  const [ownBefore, before] = [own(), secondsByProgram()];
+export function startProcessorTime(pid: number): () => Record<string, number> {
+  const [ownBefore, before] = [statOf(pid).seconds, secondsByProgram()];
   return () => {
     const others = Object.entries(secondsByProgram())
       .filter(([program]) => !/node|MainThread/i.test(program))
       .map(([program, seconds]) => [program, seconds - (before[program] ?? 0)] as const)
       .filter(([, seconds]) => seconds > 0);
-    return { service: own() - ownBefore, ...Object.fromEntries(others) };
+    return { service: statOf(pid).seconds - ownBefore, ...Object.fromEntries(others) };
   };
-}
-
-export function processorSeconds(pid: number): number {
-  return statOf(pid).seconds;
 }
 
 /**

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { parse, stringify } from 'yaml';
 import { prometheusPrograms } from '../../deploy/local/prometheus.ts';
+import { defined } from '../../internal/platform/process/defined.ts';
 import { kinds } from '../../internal/self-audit/rules.ts';
 import { endOf } from '../../tools/program.ts';
 import { folderOfFile } from '../support/folder.ts';
@@ -38,7 +39,22 @@ interface Cases {
     >
   >;
 }
-const { minutes, days } = parse(read('test/chart/alert-cases.yaml')) as Record<string, Cases>;
+interface Replays {
+  readonly healthy: SeriesValues;
+  readonly cases: Readonly<
+    Record<
+      string,
+      {
+        /** Of "name severity" the ranges of minutes, such as `61-61 100-180`. */
+        readonly fires: Readonly<Record<string, string>>;
+        readonly series: SeriesValues;
+      }
+    >
+  >;
+}
+const { minutes, days, replays } = parse(read('test/chart/alert-cases.yaml'), {
+  merge: true,
+}) as { readonly minutes: Cases; readonly days: Cases; readonly replays: Replays };
 
 interface Scale extends Cases {
   readonly name: string;
@@ -46,9 +62,11 @@ interface Scale extends Cases {
   readonly interval: string;
   readonly evaluatedEach: string;
   readonly groups: Rules['groups'];
+  /** Every series has one of these labels; the first cluster is healthy, the last as the case says. */
+  readonly clusters?: readonly string[];
 }
 const SHORT: Scale = {
-  ...minutes!,
+  ...minutes,
   name: 'short',
   at: '90m',
   interval: '1m',
@@ -57,12 +75,19 @@ const SHORT: Scale = {
 };
 /** Cases that look a week back have larger steps, and only the rules of the promise. */
 const LONG: Scale = {
-  ...days!,
+  ...days,
   name: 'long',
   at: '11640m',
   interval: '15m',
   evaluatedEach: '30m',
   groups: rules.groups.filter(({ name }) => name === 'partner-ingest.promise'),
+};
+/** One Thanos or Mimir holds two clusters: what is wrong in one rings for that one alone. */
+const TWO: Scale = {
+  ...SHORT,
+  name: 'two clusters',
+  groups: (await renderRules({ 'metrics.prometheusRule.groupLabels': ['cluster'] })).groups,
+  clusters: ['a', 'b'],
 };
 const folder = folderOfFile();
 await writeFile(join(folder, 'rules.yaml'), ruleFile(rules));
@@ -94,31 +119,72 @@ async function writeTest(scale: Scale, { name, alert, series, fires }: Named): P
     if (fires === undefined || rule.alert !== alert)
       return { eval_time: at, alertname: rule.alert, exp_alerts: [] };
     const severity = fires.severity ?? rule.labels['severity'] ?? '';
-    const labels = { namespace: NAMESPACE, ...fires.labels, severity };
+    const cluster = scale.clusters?.at(-1);
+    const labels = { namespace: NAMESPACE, ...fires.labels, severity, ...defined({ cluster }) };
     const said = Object.entries(rule.annotations).map(([key, text]) => [key, filled(text, labels)]);
     const annotations = { ...Object.fromEntries(said), description: fires.says } as object;
     const expected = { exp_labels: labels, exp_annotations: annotations };
     return { eval_time: at, alertname: rule.alert, exp_alerts: [expected] };
   });
-  // Each pod is scraped by two jobs.
-  const inputs = Object.entries({ ...scale.healthy, ...series }).flatMap(([one, values]) =>
+  const clusters = scale.clusters?.map((cluster) => `cluster="${cluster}",`) ?? [''];
+  const inputs = clusters.flatMap((cluster, index, { length }) =>
+    scraped({ ...scale.healthy, ...(index === length - 1 ? series : {}) }, cluster),
+  );
+  return writeFileOf(scale, { name, interval, input_series: inputs, alert_rule_test: wanted });
+}
+
+/** Each pod is scraped by two jobs. */
+const scraped = (all: SeriesValues, cluster = ''): object[] =>
+  Object.entries(all).flatMap(([one, values]) =>
     ['first', 'second'].map((job) => ({
-      series: inNamespace(one).replace('{', `{job="${job}",`),
+      series: inNamespace(one).replace('{', `{job="${job}",${cluster}`),
       values,
     })),
   );
-  const file = join(folder, `${scale.name}-${(written += 1)}.yaml`);
+
+let written = 0;
+async function writeFileOf(
+  { name, evaluatedEach }: Pick<Scale, 'name' | 'evaluatedEach'>,
+  one: object,
+): Promise<string> {
+  const file = join(folder, `${name}-${(written += 1)}.yaml`);
+  const rule_files = [join(folder, `${name}-rules.yaml`)];
   await writeFile(
     file,
-    stringify({
-      rule_files: [join(folder, `${scale.name}-rules.yaml`)],
-      evaluation_interval: scale.evaluatedEach,
-      tests: [{ name, interval, input_series: inputs, alert_rule_test: wanted }],
-    }),
+    stringify({ rule_files, evaluation_interval: evaluatedEach, tests: [one] }),
   );
   return file;
 }
-let written = 0;
+
+const REPLAYED_MINUTES = 180;
+const FIRING = 'max by (alertname, severity) (ALERTS{alertstate="firing"})';
+
+/** Writes promtool's test: at each minute exactly these alerts fire. */
+async function writeReplay([name, { fires, series }]: [string, Replays['cases'][string]]) {
+  const ranges = Object.entries(fires).flatMap(([alert, all]) => {
+    const [alertname, severity] = alert.split(' ');
+    const labels = `{alertname="PartnerIngest${alertname}",severity="${severity}"}`;
+    return all.split(' ').map((range) => {
+      const [from = 0, until = 0] = range.split('-').map(Number);
+      return { from, until, sample: { labels, value: 1 } };
+    });
+  });
+  const asked = Array.from({ length: REPLAYED_MINUTES + 1 }, (_, minute) => ({
+    // promtool prints the expression of a failure, and not the name of its test.
+    expr: `${FIRING} # ${name}`,
+    eval_time: `${minute}m`,
+    exp_samples: ranges
+      .filter(({ from, until }) => minute >= from && minute <= until)
+      .map(({ sample }) => sample),
+  }));
+  const inputs = scraped({ ...replays.healthy, ...series });
+  return writeFileOf(SHORT, {
+    name,
+    interval: '1m',
+    input_series: inputs,
+    promql_expr_test: asked,
+  });
+}
 
 const HEALTHY = 'a healthy system';
 const namedOf = ({ cases }: Cases): Named[] =>
@@ -136,16 +202,31 @@ const namedOf = ({ cases }: Cases): Named[] =>
     })),
   ]);
 const [short, long] = [namedOf(SHORT), namedOf(LONG)];
+const two = short
+  .filter(({ alert, fires }, index) =>
+    alert.endsWith('Absent') ? fires !== undefined : alert !== short[index - 1]?.alert,
+  )
+  .map((one) => ({ ...one, name: `in one cluster of two, ${one.name}` }));
 
 /** Runs all tests in one promtool; returns the failures by name. */
-async function runAll(scale: Scale, tests: readonly Named[]): Promise<[string, string][]> {
+async function runAll(
+  scale: Scale,
+  tests: readonly Named[],
+  replayed: Replays['cases'] = {},
+): Promise<[string, string][]> {
   await writeFile(join(folder, `${scale.name}-rules.yaml`), ruleFile({ groups: scale.groups }));
-  const files = await Promise.all(tests.map((one) => writeTest(scale, one)));
+  const files = await Promise.all([
+    ...tests.map((one) => writeTest(scale, one)),
+    ...Object.entries(replayed).map(writeReplay),
+  ]);
   const said = await tool('test', 'rules', ...files);
-  const parts = said.split(/^ *name: (.*?),$/m).slice(1);
-  const faults = parts.flatMap((part, index): [string, string][] =>
-    index % 2 === 0 ? [[part, parts[index + 1] ?? '']] : [],
-  );
+  const faults = said
+    .split(/^ *FAILED:$/m)
+    .slice(1)
+    .map((part): [string, string] => {
+      const [, name, replay] = /^ *name: (.*?),$|# (.*?)", time/m.exec(part) ?? [];
+      return [name ?? replay ?? HEALTHY, part];
+    });
   // promtool failed for another reason.
   return said !== '' && faults.length === 0 ? [[HEALTHY, said]] : faults;
 }
@@ -154,7 +235,11 @@ describe('the alert rules', () => {
   let faults: ReadonlyMap<string, string>;
   beforeAll(async () => {
     const healthySystem = { name: HEALTHY, alert: '', series: {} };
-    const runs = [runAll(SHORT, [healthySystem, ...short]), runAll(LONG, long)];
+    const runs = [
+      runAll(SHORT, [healthySystem, ...short], replays.cases),
+      runAll(LONG, long),
+      runAll(TWO, [{ ...healthySystem, name: `two of: ${HEALTHY}` }, ...two]),
+    ];
     faults = new Map((await Promise.all(runs)).flat());
   });
 
@@ -172,7 +257,12 @@ describe('the alert rules', () => {
     );
   });
 
-  test.each([HEALTHY, ...[...short, ...long].map(({ name }) => name)])('%s', (name) => {
+  const names = [...short, ...long, ...two].map(({ name }) => name);
+  test.each([HEALTHY, `two of: ${HEALTHY}`, ...names])('%s', (name) => {
+    expect(faults.get(name)).toBeUndefined();
+  });
+
+  test.each(Object.keys(replays.cases))('replayed at each minute: %s', (name) => {
     expect(faults.get(name)).toBeUndefined();
   });
 
@@ -199,6 +289,17 @@ describe('the alert rules', () => {
     expect(alerts.find(({ alert }) => alert === 'PartnerIngestPromiseBurnsFast')?.expr).toContain(
       '14.4 * 0.0005',
     );
+    const apart = await renderRules({ 'metrics.matchLabels': { cluster: 'a' } });
+    for (const { expr, alert = expr } of apart.groups.flatMap(
+      (group) => group.rules as AlertRule[],
+    )) {
+      const selectors = expr.match(/namespace="[^"]*"/g)?.length ?? 0;
+      expect([alert, expr.match(/namespace="[^"]*",cluster="a"/g)?.length]).toEqual([
+        alert,
+        selectors,
+      ]);
+      expect([alert, /\((namespace)(?!, cluster\b)/.exec(expr)]).toEqual([alert, null]);
+    }
     const bare = alertsOf(await renderRules({ 'metrics.prometheusRule.runbookBaseUrl': '' }));
     expect(bare.filter(({ annotations }) => 'runbook_url' in annotations)).toEqual([]);
   });

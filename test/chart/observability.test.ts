@@ -87,7 +87,7 @@ test('the rules have only placeholders that the template fills in', () => {
   const text = readFileSync(`${CHART}files/alerts.yaml`, 'utf8').replaceAll(/^\s*#.*$/gm, '');
   const used = new Set([...text.matchAll(/\$\((\w+)\)/g)].map(([, name]) => String(name)));
   expect([...used].toSorted()).toEqual(
-    ['budget', 'in', 'kubectl', 'metrics', 'name', 'ours', 'window'].toSorted(),
+    ['budget', 'cli', 'in', 'kubectl', 'metrics', 'name', 'ours', 'window'].toSorted(),
   );
 });
 
@@ -135,9 +135,9 @@ test('an alert is critical exactly if its section wakes someone', () => {
 test('each alert has the first command of its section, and what it shows', () => {
   for (const { alert, annotations } of rules.filter((rule) => rule.alert !== undefined)) {
     const { text = '' } = alertSections.find(({ path }) => path.endsWith(`#${alert}`)) ?? {};
-    const asked = annotations.command.match(/'[^']*'|partner-ingest [a-z].*/g) ?? [];
+    const asked = annotations.command.match(/'[^']*'|(?<=\$\(cli\) )[a-z].*/g) ?? [];
     expect([alert, asked.filter((one) => !text.includes(one))]).toEqual([alert, []]);
-    expect(annotations.command).toMatch(/^(\$\(kubectl\)|kubectl) /);
+    expect(annotations.command).toMatch(/^(\$\((kubectl|cli)\)|kubectl) /);
     expect(annotations.shows).toMatch(/\.$/);
   }
 });

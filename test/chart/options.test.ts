@@ -23,16 +23,16 @@ const specOf = (objects: readonly Rendered[], component: string): Json =>
 const volume = (spec: Json, name: string): Json =>
   (spec['volumes'] as Json[] | undefined)?.find((each) => each['name'] === name) ?? {};
 const variablesOf = (spec: Json): Json[] => spec['containers'][0].env as Json[];
-const labelled = (matchLabels: Json): Json => ({ matchLabels });
-const RELEASE = {
-  podSelector: labelled({
-    'app.kubernetes.io/name': 'partner-ingest',
-    'app.kubernetes.io/instance': 'demo',
-  }),
-};
-const namespaced = (name: string): Json => ({
-  namespaceSelector: labelled({ 'kubernetes.io/metadata.name': name }),
-});
+/** The peers that the egress policy allows, by port. */
+const reached = (objects: readonly Rendered[], component: string): Json =>
+  Object.fromEntries(
+    (one(objects, 'NetworkPolicy', `-${component}`)['spec'].egress as Json[]).map((rule) => [
+      (rule['ports'] as Json[]).map(({ port }) => port as number).join(' '),
+      rule['to'] ?? 'anywhere',
+    ]),
+  );
+/** Of stores, DNS, collectors and pods of ours. */
+const USUAL_PORTS = [9090, 53, 5353, 27_017, 6379, 6380, 26_379, 4317, 4318];
 
 interface Case {
   readonly base: 'evaluation' | 'production' | 'everything';
@@ -41,12 +41,15 @@ interface Case {
   readonly lacks?: Readonly<Record<string, readonly string[]>>;
   readonly absent?: readonly string[];
   readonly environment?: Readonly<Record<string, Readonly<Record<string, string | null>>>>;
+  readonly egress?: Readonly<Record<string, Json>>;
+  readonly opens?: readonly number[];
 }
 const presets = { evaluation, production, everything };
 const options = readYaml('options.yaml') as Readonly<Record<string, readonly Case[]>>;
 
 test.each(Object.entries(options))('%s', async (_name, cases) => {
-  for (const { base, set = {}, objects = {}, lacks = {}, absent = [], environment = {} } of cases) {
+  for (const { base, set = {}, objects = {}, lacks = {}, absent = [], ...more } of cases) {
+    const { environment = {}, egress = {}, opens } = more;
     const rendered = await render(withValues(presets[base], set));
     const named = (name: string): Rendered => {
       const [kind = '', end] = name.split(' ');
@@ -60,6 +63,11 @@ test.each(Object.entries(options))('%s', async (_name, cases) => {
     for (const [component, variables] of Object.entries(environment))
       for (const [name, value] of Object.entries(variables))
         expect(environmentOf(rendered, component)[name] ?? null).toBe(value);
+    for (const [component, wanted] of Object.entries(egress))
+      expect([component, reached(rendered, component)]).toEqual([component, wanted]);
+    if (opens === undefined) continue;
+    const ports = Object.keys(reached(rendered, 'ingest')).flatMap((all) => all.split(' '));
+    expect(ports.map(Number).filter((port) => !USUAL_PORTS.includes(port))).toEqual(opens);
   }
 });
 
@@ -91,13 +99,76 @@ describe('an option', () => {
         (spec['containers'] as Json[]).map(({ image }) => image),
       );
     const global = { imageRegistry: 'registry.example.com/mirror/' };
-    for (const image of await images({ ...evaluation, global }))
-      expect(image).toMatch(/^registry\.example\.com\/mirror\/[a-z]/);
+    const mirrored = await images({ ...evaluation, global });
+    for (const image of mirrored) expect(image).toMatch(/^registry\.example\.com\/mirror\/[a-z]/);
+    expect(mirrored.map((image) => image.replace(/^.*mirror\//, ''))).toEqual(
+      expect.arrayContaining(['mongo:8', 'redis:8', 'maildev/maildev:3.0.0']),
+    );
+    // Podman and CRI-O take no short names.
+    for (const image of await images(evaluation))
+      expect(image).toMatch(/^(partner-ingest:|docker\.io\/(library|maildev)\/)/);
     for (const registry of ['other.example.com', 'localhost', 'other:5000']) {
       const image = { repository: `${registry}/partner-ingest`, tag: '1' };
       expect(new Set(await images({ ...production, global, image }))).toEqual(
         new Set([`${registry}/partner-ingest:1`]),
       );
+    }
+  });
+
+  test.each([
+    ['names', ['a', 'b']],
+    ['objects', [{ name: 'a' }, { name: 'b' }]],
+  ])('every pod has the pull secrets of the parent chart, given as %s', async (_, given) => {
+    const global = { imagePullSecrets: given };
+    const image = { pullSecrets: [{ name: 'b' }, { name: 'c' }] };
+    const pods = podsOf(await render({ ...evaluation, global, image }));
+    expect(pods.length).toBe(8);
+    for (const { spec } of pods)
+      expect(spec['imagePullSecrets']).toEqual([{ name: 'a' }, { name: 'b' }, { name: 'c' }]);
+  });
+
+  test.each([
+    [{}, undefined],
+    [{ storageClass: 'fast' }, 'fast'],
+    [{ storageClass: '-' }, ''],
+    [{ defaultStorageClass: 'usual' }, 'usual'],
+  ])('the volume has the storage class of the parent chart: %j', async (global, wanted) => {
+    const objects = await render({ ...evaluation, global });
+    const [claim] = one(objects, 'StatefulSet', '-mongodb')['spec'].volumeClaimTemplates as Json[];
+    expect(claim?.['spec'].storageClassName).toBe(wanted);
+  });
+
+  test('every pod is placed as given, and nothing of ours is merged into it', async () => {
+    const labelSelector = { matchLabels: { team: 'capital' } };
+    const other = { topologyKey: 'rack', maxSkew: 1, whenUnsatisfiable: 'DoNotSchedule' };
+    const placed = {
+      nodeSelector: { pool: 'a' },
+      tolerations: [{ key: 'only', operator: 'Exists' }],
+      affinity: { nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { a: [] } } },
+      priorityClassName: 'high',
+      runtimeClassName: 'gvisor',
+    };
+    const labels = { mine: 'yes' };
+    const annotations = { 'mine.example.com/a': 'b' };
+    const pods = { ...placed, labels, annotations };
+    const spread = { topologySpreadConstraints: [{ ...other, labelSelector }, other] };
+    const own = { affinity: { podAffinity: { a: [] } }, nodeSelector: { disk: 'ssd' } };
+    const values = { ...evaluation, pods: { ...pods, ...spread }, ingest: { pod: own } };
+    const all = podsOf(await render(values));
+    expect(all.length).toBe(8);
+    for (const { owner, spec, metadata } of all) {
+      const of = owner.endsWith('-ingest') ? { ...placed, ...own } : placed;
+      expect({ owner, ...spec }).toMatchObject({ owner, tolerations: of.tolerations });
+      for (const [field, wanted] of Object.entries(of)) expect(spec[field]).toEqual(wanted);
+      expect(metadata).toMatchObject({ labels, annotations });
+      const [first, second] = (spec['topologySpreadConstraints'] ?? []) as Json[];
+      if (!owner.startsWith('Deployment')) expect(first).toBeUndefined();
+      else {
+        expect(first).toEqual({ ...other, labelSelector });
+        expect(second?.['labelSelector'].matchLabels).toMatchObject({
+          'app.kubernetes.io/name': 'partner-ingest',
+        });
+      }
     }
   });
 
@@ -121,52 +192,6 @@ describe('an option', () => {
       });
       expect(volume(spec, 'ca')).toEqual({ name: 'ca', ...source });
     }
-  });
-
-  const reached = (objects: readonly Rendered[], component: string): Json =>
-    Object.fromEntries(
-      (one(objects, 'NetworkPolicy', `-${component}`)['spec'].egress as Json[]).map((rule) => [
-        (rule['ports'] as Json[]).map(({ port }) => port as number).join(' '),
-        rule['to'],
-      ]),
-    );
-
-  test('the egress policy allows the named peers, DNS in the cluster and the probe of a public address', async () => {
-    const to = (cidr: string): Json[] => [{ ipBlock: { cidr } }];
-    const egress = {
-      enabled: true,
-      mongodbTo: to('10.0.1.0/24'),
-      redisTo: to('10.0.2.0/24'),
-      smtpTo: to('10.0.3.0/24'),
-      kubernetesTo: to('10.0.4.1/32'),
-      tracingTo: to('10.0.5.0/24'),
-    };
-    const objects = await render({ ...everything, networkPolicy: { egress } });
-    const dns = [
-      { ...namespaced('kube-system'), podSelector: labelled({ 'k8s-app': 'kube-dns' }) },
-    ];
-    const stores = {
-      // The pods behind the DNS Service use 5353 on OpenShift.
-      '53 53 5353 5353': dns,
-      '27017': egress.mongodbTo,
-      '6379': egress.redisTo,
-    };
-    const traces = { '4317 4318': egress.tracingTo };
-    const mail = { '25 465 587': egress.smtpTo };
-    expect(reached(objects, 'ingest')).toEqual({ ...stores, ...traces });
-    expect(reached(objects, 'processor')).toEqual({ ...stores, ...traces, ...mail });
-    // The address that partners use may be anywhere.
-    const api = { '443 6443': egress.kubernetesTo };
-    expect(reached(objects, 'controller')).toEqual({ ...stores, ...api, '443': undefined });
-    expect(reached(objects, 'console')).toMatchObject({ '443': undefined });
-    const oidc = { ...(everything['console'] as Json)['oidc'], issuer: 'https://a.example:8443/b' };
-    const other = await render({ ...everything, networkPolicy: { egress }, console: { oidc } });
-    expect(Object.keys(reached(other, 'console')).toSorted()).toEqual(
-      ['53 53 5353 5353', '27017', '9090', '8443'].toSorted(),
-    );
-    const probe = { existingSecret: 'probe' };
-    const inside = await render({ ...everything, networkPolicy: { egress }, probe });
-    expect(reached(inside, 'controller')).toEqual({ ...stores, ...api, '8080': [RELEASE] });
   });
 
   test('the standing probe and `helm test` have the key of a test partner, and no database', async () => {

@@ -166,6 +166,9 @@ const NOT_BY_VALUE = [
   'CONSOLE_PORT',
   'NODE_TLS_REJECT_UNAUTHORIZED',
   'ALLOW_PUBLISHED_SECRETS',
+  'HTTPS_PROXY',
+  'HTTP_PROXY',
+  'NO_PROXY',
 ];
 
 type Settable = readonly [path: string, given: unknown, arrives?: string];
@@ -187,16 +190,24 @@ describe('settings', () => {
     expect(Object.keys(settable).toSorted()).toEqual(known.toSorted());
   });
 
-  test.each(PROCESSES)('%s gets its own settings and no others', async (process) => {
-    const told = Object.keys(environmentOf(await render(everything), process)).map((name) =>
-      name.replace(/_FILE$/, ''),
-    );
-    expect(told.filter((name) => !NOT_OURS.test(name)).toSorted()).toEqual(
-      usedBy(process)
-        .filter((name) => !NOT_BY_VALUE.includes(name))
-        .toSorted(),
-    );
-  });
+  // The register is where orders are given from.
+  const isKeptFrom = (process: string, name: string): boolean =>
+    name === 'ERASURE_REGISTER_KEY' && ['ingest', 'controller'].includes(process);
+
+  test.each(PROCESSES)(
+    '%s gets its own settings, those of the command, and no others',
+    async (process) => {
+      const told = Object.keys(environmentOf(await render(everything), process)).map((name) =>
+        name.replace(/_FILE$/, ''),
+      );
+      expect(told.filter((name) => !NOT_OURS.test(name)).toSorted()).toEqual(
+        [...new Set([...usedBy(process), ...usedBy('cli')])]
+          .filter((name) => !NOT_BY_VALUE.includes(name))
+          .filter((name) => !isKeptFrom(process, name))
+          .toSorted(),
+      );
+    },
+  );
 
   test('a value arrives in the setting', async () => {
     const set = (values: Json, [path, given]: Settable): Json => {

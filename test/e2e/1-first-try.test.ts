@@ -46,11 +46,9 @@ step('SRE: two pods of each are ready, none restarted, and no Event warns', asyn
   );
 
   const said = world.installSaid.split('\n').filter((line) => /warning/i.test(line));
-  const events = await world.kubectl.json<{ items: { reason: string; message: string }[] }>([
-    'get',
-    'events',
-    '--field-selector=type=Warning',
-  ]);
+  const events = await world.kubectl.json<{ items: { reason: string; message: string }[] }>(
+    'get events --field-selector=type=Warning',
+  );
   const unusual = events.items.filter((event) => !isUsual(event));
   const warnings = [...said, ...unusual.map(({ reason, message }) => `${reason}: ${message}`)];
   expect(warnings).toEqual([]);
@@ -123,13 +121,9 @@ step('partner: two ingest pods share the limit of 300 a minute', async () => {
 
 step('support: one command in a pod shows the state of the request', async () => {
   const cli = (...words: string[]): Promise<string> =>
-    world.kubectl.run([
-      'exec',
-      `deployment/${world.release.fullname}-processor`,
-      '--',
-      'partner-ingest',
-      ...words,
-    ]);
+    world.kubectl.run(
+      `exec deployment/${world.release.fullname}-processor -- partner-ingest ${words.join(' ')}`,
+    );
   const shown = await cli('show', requestId, '--as', 'e2e');
   expect(shown).toContain(`${requestId}  completed`);
   expect(shown).toContain('1 handed over');

@@ -90,13 +90,9 @@ step('the address of a partner is the one that the ingress controller saw', asyn
         _id: requestIdOf(answer),
       }),
     );
-    const controllers = await world.kubectl.run([
-      'get',
-      'pods',
-      '--all-namespaces',
-      '--selector=app=traefik',
-      '--output=jsonpath={.items[*].status.podIP}',
-    ]);
+    const controllers = await world.kubectl.run(
+      'get pods --all-namespaces --selector=app=traefik --output=jsonpath={.items[*].status.podIP}',
+    );
     expect(record?.remoteIp).toMatch(/^\d+\.\d+\.\d+\.\d+$/);
     expect([claimed, ...controllers.split(' ')]).not.toContain(record?.remoteIp);
   }

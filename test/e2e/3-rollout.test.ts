@@ -27,12 +27,9 @@ async function rollout(phase: string, tag: string, act: () => Promise<unknown>):
   await act();
   await world.settled(`${world.images.repository}:${tag}`);
   await pause(MARGIN_MS);
-  const outcome = await load.outcome(phase);
-  expect({ broken: outcome.broken, early500: outcome.early500 }).toEqual({
-    broken: [],
-    early500: [],
-  });
-  expect(outcome.requests).toBeGreaterThan(100);
+  const { broken, early500, requests } = await load.outcome(phase);
+  expect([broken, early500]).toEqual([[], []]);
+  expect(requests).toBeGreaterThan(100);
 }
 
 const upgradeTo = (tag: string) => (): Promise<unknown> =>

@@ -58,15 +58,15 @@ async function whileProcessorsEnd(run: LoadRun, act: () => Promise<void>): Promi
 
 step('ingest survives `kubectl delete pod --force` and a crash', async () => {
   await fault('ingest deleted by force', async (run) => {
-    run.ingestKilled('ingest deleted by force');
     const pod = await busiest(world);
     await deleteByForce(world, pod);
+    run.ingestKilled('ingest deleted by force');
     await replaced(world, pod);
   });
   await fault('ingest crashed', async (run) => {
-    run.ingestKilled('ingest crashed');
     const pod = await busiest(world);
     await crash(world, pod);
+    run.ingestKilled('ingest crashed');
     await startedAgain(world, pod);
   });
 });

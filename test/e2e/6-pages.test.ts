@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect } from '@jest/globals';
 import { resolve } from 'node:path';
 import { readFileSync } from 'node:fs';
 import { Agent } from 'node:https';
-import { MongoClient } from 'mongodb';
+import { MongoClient, type Collection } from 'mongodb';
 import { parse } from 'yaml';
 import { ROOT } from '../../tools/root.ts';
 import { hashApiKey, keyIdOf } from '../../internal/partner/api-key.ts';
@@ -54,13 +54,9 @@ function release(name: string, fullname: string): Release {
 const step = (name: string, run: () => Promise<void>): void => stepIn(name, run, NAMESPACES);
 
 beforeAll(async () => {
-  const taken = await kubectl.run([
-    'get',
-    'namespace',
-    ...NAMESPACES,
-    '--ignore-not-found',
-    '--output=name',
-  ]);
+  const taken = await kubectl.run(
+    `get namespace ${NAMESPACES.join(' ')} --ignore-not-found --output=name`,
+  );
   if (taken !== '')
     throw new Error(`the cluster has the pages' own names already: ${taken.trim()}`);
   free = true;
@@ -137,7 +133,9 @@ function productionValues(smtp = {}): object {
     ...production,
     image: { repository: images.repository, tag: images.current },
     mongodb: { ...production['mongodb'], database: DATABASE },
-    ingest: { ...production['ingest'], ...SMALL, logAccepts: true },
+    ingest: { ...production['ingest'], ...SMALL },
+    receipts: { existingSecret: 'partner-ingest-receipts' },
+    erasureRegister: { existingClaim: 'erasures', existingSecret: 'erasures' },
     processor: SMALL,
     controller: SMALL,
     smtp: { ...production['smtp'], ...smtp },
@@ -148,27 +146,31 @@ function productionValues(smtp = {}): object {
 }
 
 step('install.md: the Secrets and the production install', async () => {
+  const matchLabels = { 'kubernetes.io/metadata.name': PRODUCTION.namespace };
   await new Kubectl(tools, TRY.namespace).apply({
     apiVersion: 'networking.k8s.io/v1',
     kind: 'NetworkPolicy',
     metadata: { name: 'production', namespace: TRY.namespace },
     spec: {
       podSelector: {},
-      ingress: [
-        {
-          from: [
-            {
-              namespaceSelector: {
-                matchLabels: { 'kubernetes.io/metadata.name': PRODUCTION.namespace },
-              },
-            },
-          ],
-        },
-      ],
+      ingress: [{ from: [{ namespaceSelector: { matchLabels } }] }],
     },
   });
   await reader.paste('docs/install.md', 'kubectl create namespace ');
   if (ingress !== undefined) await kubectl.apply(certificateIn(PRODUCTION.namespace));
+  // The command needs no pod for this.
+  await reader.type(`partner-ingest() { ${process.execPath} ${ROOT}cmd/cli/main.ts "$@"; }`);
+  await reader.paste('docs/operations.md', 'partner-ingest receipt keys ');
+  const metadata = { name: 'erasures', namespace: PRODUCTION.namespace };
+  const stringData = { key: 'a key of the register for tests only' };
+  await kubectl.apply({ apiVersion: 'v1', kind: 'Secret', metadata, stringData });
+  await kubectl.apply({
+    apiVersion: 'v1',
+    kind: 'PersistentVolumeClaim',
+    metadata,
+    // The cluster has one node.
+    spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '10Mi' } } },
+  });
   expect(await reader.paste('docs/install.md', "printf 'password: '", 'p@ss/word')).toContain(
     'p%40ss%2Fword',
   );
@@ -214,10 +216,8 @@ step('operations.md: a key is rotated', async () => {
 step('upgrade.md: upgrade and rollback', async () => {
   await reader.write('my-values.yaml', productionValues({ fromName: 'After the upgrade' }));
   await reader.paste('docs/upgrade.md', 'helm upgrade ');
-  const history = await kubectl.helmYaml<{ description: string; status: string }[]>([
-    'history',
-    PRODUCTION.name,
-  ]);
+  const asked = ['history', PRODUCTION.name];
+  const history = await kubectl.helmYaml<{ description: string; status: string }[]>(asked);
   expect(history.map(({ description, status }) => `${status}: ${description}`)).toEqual([
     'superseded: Install complete',
     'superseded: Upgrade complete',
@@ -226,37 +226,52 @@ step('upgrade.md: upgrade and rollback', async () => {
   await becomes(key, 202);
 });
 
-step('restore.md: stop, the command as a Job, what is lost, start', async () => {
-  const lost = requestIdOf(await post(key));
-  const kept = requestIdOf(await post(key));
-  await reader.type(
-    `kubectl -n ${PRODUCTION.namespace} logs -l app.kubernetes.io/component=ingest --tail=-1 > accepts.log`,
-  );
+step('restore.md: stop, the command as a Job, what is lost, what is erased, start', async () => {
+  const receipts: string[] = [];
+  const submit = async (body: string): Promise<string> => {
+    const headers = { prefer: 'receipt' };
+    const answer = await send(url, { ...agent, key, body, headers });
+    receipts.push(answer.headers['receipt'] ?? 'none');
+    return requestIdOf(answer);
+  };
+  const lost = await submit('{}');
+  const kept = await submit('{}');
+  const gone = await submit('{"email":"gone@example.com"}');
+  await reader.type(`printf '%s\\n' ${receipts.join(' ')} > receipted.txt`);
   await reader.paste('docs/runbooks/README.md', 'NS=');
-  await reader.type('partner-ingest partner hold acme');
-  await reader.type('partner-ingest partner release acme');
-  await reader.type(
-    `kubectl -n ${PRODUCTION.namespace} logs -l app.kubernetes.io/component=processor --tail=-1 > trail.log`,
+  await eventually('the end of the request', async () =>
+    (await reader.type(`partner-ingest show ${gone}`)).includes('  rejected\n'),
   );
+  const back = await inRequests((requests) => requests.findOne({ _id: gone }));
+  await reader.type(`partner-ingest erase ${gone} --yes --as jane`);
   await reader.paste('docs/restore.md', 'kubectl -n "$NS" get deploy -l ');
   expect(await podCounts()).toEqual({ console: 1 });
-  await forget(lost);
+  // As a backup from before would have it.
+  await inRequests(async (requests) => {
+    expect(await requests.deleteOne({ _id: lost })).toMatchObject({ deletedCount: 1 });
+    expect(await requests.replaceOne({ _id: gone }, back!)).toMatchObject({ modifiedCount: 1 });
+  });
   await reader.paste('docs/restore.md', 'kubectl -n "$NS" get deploy "$NAME-processor"');
   await reader.type('partner-ingest audit');
-  const printed = await reader.paste('docs/restore.md', 'grep \'"msg"');
-  expect(printed.trim().split('\n')).toEqual([expect.stringContaining(lost)]);
+  await reader.paste('docs/restore.md', 'keys=');
+  const printed = await reader.paste('docs/restore.md', 'partner-ingest receipt missing ');
+  expect(printed).toMatch(new RegExp(`^${lost}  acme .*missing$`, 'm'));
   expect(printed).not.toContain(kept);
   await reader.paste('docs/restore.md', 'kubectl -n "$NS" scale deploy "$NAME-controller"');
-  const again = await reader.paste('docs/restore.md', 'grep \'"operator');
-  expect(again).toMatch(/acme +on hold[^]*acme +released/);
+  const again = await reader.paste('docs/restore.md', 'partner-ingest erase --replay');
+  expect(again).toMatch(new RegExp(`${gone} .*would be erased[^]*1 of 1 repeated`));
+  expect(await inRequests((requests) => requests.findOne({ _id: gone }))).not.toHaveProperty(
+    'body',
+  );
   await reader.paste('docs/restore.md', 'kubectl -n "$NS" scale deploy "$NAME-processor"');
   await reader.paste('docs/runbooks/README.md', 'NS=');
   await reader.type('partner-ingest audit');
   await becomes(key, 202);
 });
 
-/** Removes the request, as a backup from before it would. */
-async function forget(requestId: string): Promise<void> {
+async function inRequests<T>(
+  act: (requests: Collection<{ readonly _id: string }>) => Promise<T>,
+): Promise<T> {
   const forward = new PortForward(
     new Kubectl(tools, TRY.namespace),
     `service/${TRY.fullname}-mongodb`,
@@ -264,8 +279,7 @@ async function forget(requestId: string): Promise<void> {
   );
   const client = new MongoClient(`mongodb://${await forward.address()}/?directConnection=true`);
   try {
-    const requests = client.db(DATABASE).collection<{ _id: string }>(SUBMISSIONS);
-    expect(await requests.deleteOne({ _id: requestId })).toMatchObject({ deletedCount: 1 });
+    return await act(client.db(DATABASE).collection(SUBMISSIONS));
   } finally {
     await client.close();
     forward.close();
@@ -299,11 +313,8 @@ step('operations.md and upgrade.md: disable, enable, revoke, and the uninstall',
   await reader.paste('docs/operations.md', 'partner-ingest keys list ');
   await becomes(key, 401);
   await reader.paste('docs/upgrade.md', 'helm uninstall ');
-  const kept = await new Kubectl(tools, PRODUCTION.keysNamespace).run([
-    'get',
-    'secrets',
-    '--output=name',
-  ]);
+  const keys = new Kubectl(tools, PRODUCTION.keysNamespace);
+  const kept = await keys.run('get secrets --output=name');
   expect(kept).toMatch(/^secret\/partner-acme-[0-9a-f]{12}\n$/);
 });
 

@@ -24,6 +24,11 @@ export interface PodInfo {
   };
 }
 
+/** Words of a command, or the command if none of them has a space. */
+type Words = string | readonly string[];
+const wordsOf = (given: Words): readonly string[] =>
+  typeof given === 'string' ? given.split(' ') : given;
+
 export class Kubectl {
   readonly #tools: ClusterTools;
   readonly namespace: string;
@@ -41,11 +46,8 @@ export class Kubectl {
     return { ...process.env, KUBECONFIG: this.#tools.kubeconfig };
   }
 
-  async run(
-    args: readonly string[],
-    options: { readonly input?: string; readonly timeoutMs?: number } = {},
-  ) {
-    const { out } = await run(this.program, ['--namespace', this.namespace, ...args], {
+  async run(args: Words, options: { readonly input?: string; readonly timeoutMs?: number } = {}) {
+    const { out } = await run(this.program, ['--namespace', this.namespace, ...wordsOf(args)], {
       timeoutMs: TIMEOUT_MS,
       env: this.environment,
       ...options,
@@ -53,8 +55,8 @@ export class Kubectl {
     return out;
   }
 
-  async json<T>(args: readonly string[]): Promise<T> {
-    return JSON.parse(await this.run([...args, '--output=json'])) as T;
+  async json<T>(args: Words): Promise<T> {
+    return JSON.parse(await this.run([...wordsOf(args), '--output=json'])) as T;
   }
 
   async apply(...objects: readonly object[]): Promise<void> {
@@ -73,11 +75,8 @@ export class Kubectl {
 
   /** Names of all listable objects, such as `secret/x`, except transient ones. */
   async everything(): Promise<string[]> {
-    const kinds = (
-      await this.run(['api-resources', '--verbs=list', '--namespaced', '--output=name'])
-    )
-      .trim()
-      .split('\n');
+    const said = await this.run('api-resources --verbs=list --namespaced --output=name');
+    const kinds = said.trim().split('\n');
     const kept = kinds.filter(
       (kind) => !/^(events|endpoints|endpointslices|podmetrics|localsubject)/.test(kind),
     );

@@ -20,14 +20,16 @@ export const BLOCKS = {
     'partner-ingest keys new ',
     'partner-ingest partner list',
     'partner-ingest keys list ',
+    'partner-ingest receipt keys ',
   ],
   'docs/restore.md': [
     'kubectl -n "$NS" get deploy -l ',
     'kubectl -n "$NS" get deploy "$NAME-processor"',
     'kubectl -n "$NS" scale deploy "$NAME-controller"',
-    'grep \'"operator',
+    'partner-ingest erase --replay',
     'kubectl -n "$NS" scale deploy "$NAME-processor"',
-    'grep \'"msg"',
+    'keys=',
+    'partner-ingest receipt missing ',
   ],
   'docs/runbooks/README.md': ['NS='],
   'docs/runbooks/incident-leaked-key.md': [

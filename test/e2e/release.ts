@@ -82,14 +82,10 @@ export async function remove(tools: ClusterTools, release: Release): Promise<voi
   await kubectl.run(['delete', 'namespace', ...namespaces, '--ignore-not-found', '--wait=false']);
   await eventually(
     `${namespaces.join(' and ')} to be gone`,
-    async () =>
-      (await kubectl.run([
-        'get',
-        'namespace',
-        ...namespaces,
-        '--ignore-not-found',
-        '--output=name',
-      ])) === '',
+    async () => {
+      const left = `get namespace ${namespaces.join(' ')} --ignore-not-found --output=name`;
+      return (await kubectl.run(left)) === '';
+    },
     DELETE_TIMEOUT_MS,
   );
 }
@@ -106,12 +102,9 @@ export async function removeAll(tools: ClusterTools, release: Release): Promise<
 export async function addressOf(kubectl: Kubectl, release: Release): Promise<string> {
   const given = process.env['E2E_URL'];
   if (given !== undefined && given !== '') return given;
-  const port = await kubectl.run([
-    'get',
-    'service',
-    `${release.fullname}-ingest`,
-    '--output=jsonpath={.spec.ports[0].nodePort}',
-  ]);
+  const port = await kubectl.run(
+    `get service ${release.fullname}-ingest --output=jsonpath={.spec.ports[0].nodePort}`,
+  );
   const [pod] = await kubectl.pods('ingest');
   return `http://${pod?.status.hostIP}:${port}`;
 }

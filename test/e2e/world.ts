@@ -30,40 +30,7 @@ export const PODS = {
 } as const;
 export type Component = keyof typeof PODS;
 
-export interface World extends Shared {
-  readonly kubectl: Kubectl;
-  /** URLs through an Ingress and an HTTPRoute. */
-  readonly urls: readonly string[];
-  readonly connection: AgentOptions;
-  /** Sends one request on a new connection. */
-  post(
-    key: string | undefined,
-    body: string,
-    url?: string,
-    headers?: Readonly<Record<string, string>>,
-  ): Promise<Answer>;
-  /** Applies the Secret `partner-<partner>` with these keys. */
-  applyPartner(
-    partner: string,
-    keys: readonly string[],
-    status?: string,
-    annotations?: Readonly<Record<string, string>>,
-  ): Promise<void>;
-  deletePartner(partner: string): Promise<void>;
-  /** Waits until every pod answers this key with `status`. */
-  answers(key: string, status: number, timeoutMs?: number): Promise<void>;
-  metric(
-    component: Component,
-    name: string,
-    labels?: Readonly<Record<string, string>>,
-  ): Promise<number>;
-  /** Waits until all pods are ready and none is terminating. */
-  settled(image?: string): Promise<PodInfo[]>;
-  /** Opens a connection to MongoDB for `use`. */
-  withDb<T>(use: (db: Db) => Promise<T>): Promise<T>;
-  mails(): Promise<ShownMail[]>;
-  close(): void;
-}
+export type World = Awaited<ReturnType<typeof openWorld>>;
 
 /** A test whose failure prints the state of `namespaces`. */
 export function step(
@@ -96,24 +63,38 @@ export function openShared(): Shared & { readonly kubectl: Kubectl } {
 /** One of two pods is missed with a probability of 1 in 65,536. */
 const IN_A_ROW = 16;
 
-export async function openWorld(): Promise<World> {
+export async function openWorld() {
   const shared = openShared();
   const { kubectl, release, ingress } = shared;
-  const urls =
+  /** URLs through an Ingress and an HTTPRoute. */
+  const urls: readonly string[] =
     ingress === undefined
       ? [await addressOf(kubectl, release)]
       : [INGRESS_HOST, GATEWAY_HOST].map((host) => `https://${host}`);
-  const connection = ingress === undefined ? {} : connectionTo(ingress);
+  const connection: AgentOptions = ingress === undefined ? {} : connectionTo(ingress);
   const agent = ingress === undefined ? {} : { agent: new Agent(connection) };
   const mongo = new PortForward(kubectl, `service/${release.fullname}-mongodb`, 27_017);
   const mail = new PortForward(kubectl, `service/${release.fullname}-mail`, 1_080);
-  const world: World = {
+  /** Sends one request on a new connection. */
+  const post = (
+    key: string | undefined,
+    body: string,
+    url = urls[0] ?? '',
+    headers: Readonly<Record<string, string>> = {},
+  ): Promise<Answer> =>
+    send(url, { ...agent, ...(key === undefined ? {} : { key }), body, headers });
+  return {
     ...shared,
     urls,
     connection,
-    post: (key, body, url = urls[0] ?? '', headers = {}) =>
-      send(url, { ...agent, ...(key === undefined ? {} : { key }), body, headers }),
-    applyPartner: (partner, keys, status = 'active', annotations = {}) =>
+    post,
+    /** Applies the Secret `partner-<partner>` with these keys. */
+    applyPartner: (
+      partner: string,
+      keys: readonly string[],
+      status = 'active',
+      annotations: Readonly<Record<string, string>> = {},
+    ): Promise<void> =>
       kubectl.apply({
         apiVersion: 'v1',
         kind: 'Secret',
@@ -128,31 +109,31 @@ export async function openWorld(): Promise<World> {
           keys.map((key, index) => [`key-${index + 1}`, Buffer.from(key).toString('base64')]),
         ),
       }),
-    async deletePartner(partner) {
-      await kubectl.run([
-        'delete',
-        'secret',
-        `partner-${partner}`,
-        '--namespace',
-        release.keysNamespace,
-      ]);
+    async deletePartner(partner: string): Promise<void> {
+      await kubectl.run(`delete secret partner-${partner} --namespace ${release.keysNamespace}`);
     },
-    async answers(key, status, timeoutMs = 30_000) {
+    /** Waits until every pod answers this key with `status`. */
+    async answers(key: string, status: number, timeoutMs = 30_000): Promise<void> {
       const byAll = async (): Promise<boolean> => {
         for (let row = 0; row < IN_A_ROW; row += 1) {
-          const answer = await world.post(key, '{}');
+          const answer = await post(key, '{}');
           if (answer.status !== status) return false;
         }
         return true;
       };
       await eventually(`the key to be answered ${status} by every pod`, byAll, timeoutMs);
     },
-    async metric(component, name, labels) {
+    async metric(
+      component: Component,
+      name: string,
+      labels?: Readonly<Record<string, string>>,
+    ): Promise<number> {
       const pods = (await kubectl.pods(component)).filter(isReady);
       const texts = await Promise.all(pods.map((pod) => metricsOf(kubectl, pod)));
       return texts.reduce((sum, text) => sum + sumOf(text, name, labels), 0);
     },
-    settled: (image) =>
+    /** Waits until all pods are ready and none is terminating. */
+    settled: (image?: string): Promise<PodInfo[]> =>
       eventually(
         'all pods to be ready, and those of before to be gone',
         async () => {
@@ -167,7 +148,8 @@ export async function openWorld(): Promise<World> {
         },
         READY_TIMEOUT_MS,
       ),
-    async withDb(use) {
+    /** Opens a connection to MongoDB for `use`. */
+    async withDb<T>(use: (db: Db) => Promise<T>): Promise<T> {
       const client = new MongoClient(`mongodb://${await mongo.address()}/?directConnection=true`, {
         serverSelectionTimeoutMS: MONGO_TIMEOUT_MS,
         socketTimeoutMS: MONGO_TIMEOUT_MS,
@@ -182,7 +164,7 @@ export async function openWorld(): Promise<World> {
         await client.close();
       }
     },
-    async mails() {
+    async mails(): Promise<ShownMail[]> {
       const signal = AbortSignal.timeout(MONGO_TIMEOUT_MS);
       try {
         const response = await fetch(`http://${await mail.address()}/api/email`, { signal });
@@ -192,12 +174,11 @@ export async function openWorld(): Promise<World> {
         throw error;
       }
     },
-    close() {
+    close(): void {
       mongo.close();
       mail.close();
     },
   };
-  return world;
 }
 
 export function componentOf(pod: PodInfo): string {

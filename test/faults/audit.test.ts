@@ -1,9 +1,11 @@
 /** Gives the audit a clean world, and worlds with one violation each. */
 import { describe, expect, test } from '@jest/globals';
-import { createHash } from 'node:crypto';
+import { createHash, generateKeyPairSync } from 'node:crypto';
 import { Binary } from 'mongodb';
 import type { Account, MailHandOver, MailLedger } from '../../internal/account/account.ts';
 import { mayHaveArrived } from '../../internal/account/mail-ledger.ts';
+import { systemClock } from '../../internal/platform/process/clock.ts';
+import { ReceiptSigner, readKeySet } from '../../internal/receipt/receipt.ts';
 import { isOpen, type State } from '../../internal/submission/states.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 import { audit, type AuditInput } from './audit.ts';
@@ -106,8 +108,9 @@ const mail = (seconds = 0) => ({
 });
 
 const NO_FACTS: AuditInput['facts'] = {
-  killedIngest: new Set(),
+  killedIngest: new Map(),
   processorStops: [],
+  databaseBack: [],
   mailStops: [],
   ambiguous: new Map(),
   refused: new Set(),
@@ -171,6 +174,52 @@ test('a clean world has no violation', () => {
   expect(total).toMatchObject({ ...counts, withdrawnLanded: 1, withdrawnAbsent: 0, lost: 0 });
 });
 
+describe('what the partner has besides', () => {
+  const keyOf = () => {
+    const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+    const issuer = 'https://api.example.com/api/v1';
+    return readKeySet(JSON.stringify({ issuer, keys: [privateKey.export({ format: 'jwk' })] }));
+  };
+  const receiptKeys = keyOf();
+  const receiptOf = (n: number, keys = receiptKeys, body = bodyOf(n)): string =>
+    new ReceiptSigner({ keys, clock: systemClock }).sign({
+      _id: `req_${n}`,
+      receivedAt: AT,
+      bodySha256: createHash('sha256').update(body).digest('hex'),
+      bodyBytes: body.length,
+    })!;
+  const answered = (receipt?: string, status = 202) => {
+    const { answer, ...entry } = sent(1, status);
+    return [
+      { ...entry, receipted: true as const, answer: { ...answer!, ...(receipt && { receipt }) } },
+    ];
+  };
+  const followed = new Map([
+    ['req_1', 'completed'],
+    ['req_2', 'rejected'],
+    ['req_6', 'rejected'],
+  ]);
+  const found = (ledger: LedgerEntry[], more: ReadonlyMap<string, string> = followed): string =>
+    kinds({ ...withRequests(...ledger), extensions: { receiptKeys, followed: more } });
+
+  test('receipts and outcomes that are as promised', () => {
+    expect(found(answered(receiptOf(1)))).toBe('');
+  });
+  test.each<[string, LedgerEntry[]]>([
+    ['none', answered()],
+    ['of another request', answered(receiptOf(2, receiptKeys, bodyOf(1)))],
+    ['of other bytes', answered(receiptOf(1, receiptKeys, bodyOf(2)))],
+    ['by another key', answered(receiptOf(1, keyOf()))],
+    ['that nobody asked for', [{ ...sent(1, 202), answer: answered(receiptOf(1))[0]!.answer }]],
+  ])('a wrong receipt: %s', (_, ledger) => {
+    expect(found(ledger)).toBe('wrong_receipt');
+  });
+  test('an end that its partner was not told, or otherwise', () => {
+    expect(found([], new Map([...followed].slice(1)))).toBe('not_followed');
+    expect(found([], new Map([...followed, ['req_2', 'completed']]))).toBe('not_followed');
+  });
+});
+
 /** The second request has the account, and its client sent it after that many seconds. */
 const overtaken = (afterSeconds: number): AuditInput => ({
   ...withRecords(
@@ -191,6 +240,15 @@ const twiceMalformed = [3, 3].map(() => ({ state: 'malformed' as const, at: AT, 
 const undeliverable = withRecords(record(1, 'undeliverable', { accountId: 'acc_1' }));
 const deadLetter = withRecords(record(1, 'dead_lettered', { accountId: 'acc_1' }));
 const processed500 = withRecords(duplicate(4, 'req_1'));
+/** After that 500 its ingest got another request. */
+function withLater(n: number, status: number): AuditInput {
+  const later = sent(n, status);
+  const answer = { ...later.answer!, at: at(2) };
+  const { ledger } = withRequests({ ...later, sentAt: at(1), answer });
+  return { ...processed500, ledger };
+}
+const killed = (input: AuditInput, seconds: number, instance = 'ingest-1.1'): AuditInput =>
+  withFacts(input, { killedIngest: new Map([[instance, at(seconds)]]) });
 const GRACE = { email: 'grace@example.com', emailNormalized: 'grace@example.com', ein: '2' };
 const ofFault = { userAgent: FAULT_USER_AGENT, body: undefined };
 
@@ -271,7 +329,13 @@ test.each<[string, AuditInput, string]>([
   ['a 500 that was processed', processed500, 'processed_after_500'],
   [
     'a 500 that another killed ingest gave',
-    withFacts(processed500, { killedIngest: new Set(['ingest-2.1']) }),
+    killed(processed500, 1, 'ingest-2.1'),
+    'processed_after_500',
+  ],
+  ['a 500 whose ingest could withdraw it', killed(withLater(2, 202), 18), 'processed_after_500'],
+  [
+    'a 500 that was processed, of an ingest that stored another',
+    withLater(2, 202),
     'processed_after_500',
   ],
   ['a stuck record', withRecords(record(6, 'recorded')), 'stuck'],
@@ -311,10 +375,9 @@ test.each<[string, AuditInput, string]>([
 });
 
 test.each<[string, AuditInput]>([
-  [
-    'a 500 that was processed, of an ingest that was killed',
-    withFacts(processed500, { killedIngest: new Set(['ingest-1.1']) }),
-  ],
+  ['a 500 whose ingest was killed before it could withdraw it', killed(withLater(2, 202), 16)],
+  ['a 500 whose ingest stored nothing until it was killed', killed(withLater(7, 500), 60)],
+  ['a 500 that was processed, of an ingest that stored nothing afterwards', withLater(7, 500)],
   [
     'undeliverable, where the relay refused the recipient',
     withFacts(undeliverable, { refused: new Set([ADA.email]) }),
@@ -351,6 +414,7 @@ describe('a second mail', () => {
     ['its session cut', cut, ofAda(inTime)],
     ['all sessions ended', cut, { mailStops: [inTime] }],
     ['a processor stopped', crash, { processorStops: [inTime] }],
+    ['its database was away', crash, { processorStops: [afterwards], databaseBack: [at(29)] }],
   ])('is allowed if ledger and run name the same window: %s', (_name, ledger, facts) => {
     const { violations, windows, total } = audit(twice(ledger, facts, [mail(), mail(40)]));
     expect([violations.length, windows.length, total.secondMails]).toEqual([0, 1, 1]);
@@ -360,6 +424,7 @@ describe('a second mail', () => {
     ['its session cut later', cut, ofAda(afterwards)],
     ['a crash in the ledger, but only a cut session', crash, ofAda(inTime)],
     ['nothing happened', crash, {}],
+    ['a processor stopped late', crash, { processorStops: [afterwards], databaseBack: [at(14)] }],
     ['accepted before', resent, anything],
     ['another Message-ID', cut, ofAda(inTime), [mail(), { ...mail(40), messageId: '<other>' }]],
     ['a fourth one', often, ofAda(...four.map(at)), four.map(mail)],

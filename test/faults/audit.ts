@@ -2,8 +2,13 @@
 import type { Account } from '../../internal/account/account.ts';
 import { handOversOf, secondMails, type SecondMail } from '../../internal/account/mail-ledger.ts';
 import { MAX_AMBIGUOUS } from '../../internal/processor/verdict.ts';
-import { isOpen, type State } from '../../internal/submission/states.ts';
-import type { SubmissionRecord } from '../../internal/submission/submission.ts';
+import { cards, endStates, isOpen, type State } from '../../internal/submission/states.ts';
+import { bodyFault, checkReceipt, type ReceiptKeys } from '../../internal/receipt/receipt.ts';
+import {
+  FIRST_DUE_MS,
+  FIRST_SIGHT_GRACE_MS,
+  type SubmissionRecord,
+} from '../../internal/submission/submission.ts';
 import { judgeHistory, type Asked, type Broken, type Mailed } from '../support/history-rules.ts';
 import type { RunFacts, SentMail } from './facts.ts';
 import type { Allowance } from './fault.ts';
@@ -23,6 +28,12 @@ export interface AuditInput {
   readonly facts: RunFacts;
   /** Findings that the faults of this run allow (list.ts). */
   readonly allows: ReadonlySet<Allowance>;
+  /** What the run's partner has beside its answers: the keys of receipts, and its outcomes. */
+  readonly extensions?: {
+    readonly receiptKeys: ReceiptKeys;
+    /** The state that its feed told last of each request. */
+    readonly followed: ReadonlyMap<string, string>;
+  };
 }
 
 type ViolationKind =
@@ -35,6 +46,8 @@ type ViolationKind =
   | 'stuck'
   | 'unexplained_failure'
   | 'repeated_state'
+  | 'wrong_receipt'
+  | 'not_followed'
   | 'not_allowed';
 
 export interface Violation {
@@ -149,6 +162,7 @@ export function audit(input: AuditInput): AuditResult {
     checkOutcome(record, entry, judging);
   }
   checkApplicants(judging);
+  if (input.extensions !== undefined) checkExtensions(judging, input.extensions);
   const accountTo = new Map(accounts.map((account) => [account.emailNormalized, account._id]));
   const mails: MailInRun[] = input.mails.map((mail) => ({
     ...mail,
@@ -165,10 +179,11 @@ export function audit(input: AuditInput): AuditResult {
       mails,
       erased: () => undefined,
       couldNotWithdraw({ id, entry }) {
-        if (!facts.killedIngest.has(entry.instance)) return false;
+        const isKilled = wasKilledTooEarly(entry, ledger, facts);
+        if (!isKilled && !wasCutOff(entry, ledger)) return false;
         count(entry.phase, 'untrueFailed');
-        const words = 'processed after its 500: ingest was killed before it could withdraw';
-        allow('processed_after_500', id, words);
+        const why = isKilled ? 'killed before it could withdraw' : 'cut off from its database';
+        allow('processed_after_500', id, `processed after its 500: ingest was ${why}`);
         return true;
       },
       keptItsPlace({ _id: id, history }, { requestId, createdAt }) {
@@ -274,6 +289,65 @@ function checkOrigin(
     wrong('stray_record', id, `nobody sent it: ${userAgent}`);
 }
 
+/** A receipt comes with a 202 that was asked for one, is of its bytes, and each end was told. */
+function checkExtensions(
+  { ledger, records, wrong }: Judging,
+  { receiptKeys, followed }: NonNullable<AuditInput['extensions']>,
+): void {
+  for (const { n, answer, receipted, body } of ledger) {
+    const { status, receipt: text, requestId = '' } = answer ?? {};
+    const wants = receipted === true && status === 202;
+    if (answer === undefined || (text !== undefined) === wants) {
+      if (text === undefined) continue;
+      const { receipt, fault } = checkReceipt(text, receiptKeys);
+      const why = fault ?? bodyFault(receipt, body);
+      if (why !== undefined) wrong('wrong_receipt', requestId, `its receipt: ${why}`);
+      else if (receipt!.request_id !== requestId)
+        wrong('wrong_receipt', requestId, `its receipt is of ${receipt!.request_id}`);
+    } else wrong('wrong_receipt', requestId || `request ${n}`, `${status} has ${text ?? 'none'}`);
+  }
+  for (const { _id: id, state, test } of records) {
+    const told = cards[state].status;
+    if (test || !endStates.includes(state) || followed.get(id) === told) continue;
+    wrong(
+      'not_followed',
+      id,
+      `is ${told}, and its partner was told ${followed.get(id) ?? 'nothing'}`,
+    );
+  }
+}
+
+/** Its window was open: a withdrawal has this time once its ingest stores again. */
+function wasKilledTooEarly(
+  { instance, answer }: LedgerEntry,
+  ledger: readonly LedgerEntry[],
+  { killedIngest }: RunFacts,
+): boolean {
+  const [since, killedAt] = [answer?.at ?? Infinity, killedIngest.get(instance) ?? Infinity];
+  const storesAgain = ledger.find(
+    ({ instance: by, sentAt, answer: later }) =>
+      by === instance &&
+      sentAt > since &&
+      later?.status === 202 &&
+      later.requestId === later.xRequestId,
+  );
+  const until = (storesAgain?.answer?.at ?? Infinity) + FIRST_SIGHT_GRACE_MS;
+  return killedAt < until;
+}
+
+/** Nothing that the ingest was sent until then could be stored: its withdrawal neither. */
+function wasCutOff({ instance, answer }: LedgerEntry, ledger: readonly LedgerEntry[]): boolean {
+  const since = answer?.at ?? Infinity;
+  const until = since + FIRST_DUE_MS;
+  const ends = ledger
+    .filter((one) => one.instance === instance && one.kind === 'valid' && one.sentAt > since)
+    .map((one) => ({ at: one.answer?.at ?? one.failure?.at ?? Infinity, answer: one.answer }))
+    .filter(({ at }) => at < until);
+  return (
+    ends.length > 0 && ends.every((one) => one.answer === undefined || one.answer.status === 500)
+  );
+}
+
 const OWNING: ReadonlySet<State> = new Set(['account_created', 'completed', 'undeliverable']);
 const isDuplicate = ({ code }: { readonly code: string }): boolean =>
   code === 'duplicate_email' || code === 'duplicate_ein';
@@ -347,7 +421,7 @@ function checkMessageIds(mails: readonly MailInRun[], { wrong }: Judging): void 
 
 /** Mails and stops are timed by different processes. */
 const CLOCK_SLACK_MS = 1_500;
-/** MongoDB recovers sooner, so a processor that ran this long after a mail must have noted it. */
+/** A processor that ran this long after a mail, with its database there, must have noted it. */
 const STOP_WITHIN_MS = 15_000;
 
 /** Why a second mail went out, as docs/decisions/0002 lists it; no run asks for a resend. */
@@ -362,7 +436,7 @@ function isExplained(
   account: Account,
   { before, handOver, cause }: SecondMail,
   mails: readonly SentMail[],
-  { ambiguous, mailStops, processorStops }: RunFacts,
+  { ambiguous, mailStops, processorStops, databaseBack }: RunFacts,
 ): boolean {
   const from = before.startedAt.getTime() - CLOCK_SLACK_MS;
   const within = (to: number) => (at: number) => at > from && at < to;
@@ -371,9 +445,7 @@ function isExplained(
     const during = within((before.endedAt?.getTime() ?? next) + CLOCK_SLACK_MS);
     return ambiguous.get(account.emailNormalized)?.some(during) === true || mailStops.some(during);
   }
-  const mail = mails.findLast(({ at }) => at < next);
-  return (
-    cause === 'crash' &&
-    processorStops.some(within(Math.min(next, (mail?.at ?? next) + STOP_WITHIN_MS)))
-  );
+  const sent = mails.findLast(({ at }) => at < next)?.at ?? next;
+  const noted = Math.max(sent, ...databaseBack.filter(within(next)));
+  return cause === 'crash' && processorStops.some(within(Math.min(next, noted + STOP_WITHIN_MS)));
 }

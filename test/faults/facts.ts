@@ -11,14 +11,22 @@ export interface SentMail {
 /** The facts that can explain a second mail or a late record. */
 export type RunFacts = Pick<
   Facts,
-  'killedIngest' | 'processorStops' | 'mailStops' | 'ambiguous' | 'refused' | 'reopened'
+  | 'killedIngest'
+  | 'processorStops'
+  | 'databaseBack'
+  | 'mailStops'
+  | 'ambiguous'
+  | 'refused'
+  | 'reopened'
 >;
 
 export class Facts {
-  /** Killed ingest processes may have answered 500 without a withdrawal. */
-  readonly killedIngest = new Set<string>();
+  /** When ingest processes were killed, perhaps between a 500 and its withdrawal. */
+  readonly killedIngest = new Map<string, number>();
   /** Times at which a processor was killed, frozen or thawed, perhaps after a relay's 250. */
   readonly processorStops: number[] = [];
+  /** Times at which the database was there again after a kill or a power cut. */
+  readonly databaseBack: number[] = [];
   /** Times at which all SMTP sessions were ended, perhaps after the content. */
   readonly mailStops: number[] = [];
   /** Times at which a recipient's session was cut or hung after the content. */
@@ -36,18 +44,13 @@ export class Facts {
     this.#catcher = catcher;
   }
 
-  forgetMails(): void {
-    this.collectMails();
-    this.mails.length = 0;
-  }
-
   trouble(sentence: string): void {
     this.troubles.push(sentence);
   }
 
   killed(instance: string, name: ServiceName | 'mongodb' | 'redis'): void {
     this.kills.set(name, (this.kills.get(name) ?? 0) + 1);
-    if (name === 'ingest') this.killedIngest.add(instance);
+    if (name === 'ingest') this.killedIngest.set(instance, Date.now());
     if (name === 'processor') this.processorStopped();
   }
 

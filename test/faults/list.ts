@@ -81,6 +81,12 @@ const expectations: Readonly<Record<keyof typeof injectors, Expectation>> = {
   'smtp-550': { raises: [alert('MailsUndeliverable')], allows: ['undeliverable', 'second_mail'] },
   'mails-bounced': { raises: [alert('MailsBounced')], allows: ['undeliverable'] },
   'smtp-451': { raises: [MAILS_WAITING, DECLINED], allows: ['second_mail'] },
+  // The first few end before their words are known as the relay's.
+  'smtp-refuses-all': {
+    raises: [DECLINED],
+    may: [MAILS_WAITING, alert('MailsUndeliverable'), alert('MailsBlamed')],
+    allows: ['undeliverable', 'second_mail'],
+  },
   'smtp-hanging': {
     raises: [MAILS_WAITING],
     may: [PAUSED, DECLINED],

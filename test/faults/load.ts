@@ -1,4 +1,5 @@
 /** A bounded constant load of partners; each request is in the ledger before it is sent. */
+import { randomInt } from 'node:crypto';
 import {
   Agent,
   type IncomingMessage,
@@ -7,7 +8,7 @@ import {
 } from 'node:http';
 import { Agent as TlsAgent, type AgentOptions, request as requestTls } from 'node:https';
 import { json } from 'node:stream/consumers';
-import { INGEST_PATH } from '../support/http.ts';
+import { INGEST_PATH, send } from '../support/http.ts';
 import type { Random } from '../support/random.ts';
 import {
   type Answer,
@@ -15,6 +16,7 @@ import {
   Ledger,
   type LedgerEntry,
   type RequestKind,
+  type Seen,
   userAgentOf,
 } from './ledger.ts';
 
@@ -30,11 +32,18 @@ interface LoadOptions {
   /** Loads of one database need ranges of requests and applicants of their own. */
   readonly first?: number;
   readonly keyed?: boolean;
+  /** Accepted requests are looked up, and half of all ask for a receipt. */
+  readonly extensions?: boolean;
   readonly keys: Readonly<Record<'good' | 'inactive' | 'unknown', string>>;
   /** An empty list pauses the load. */
   targets(): readonly Target[];
   phase(): string;
   readonly perSecond: number;
+  /**
+   * Most requests under way at once; the others wait. Given, there are fewer while many fail, as of
+   * a client that gives way.
+   */
+  readonly atOnce?: number;
   readonly connection?: AgentOptions;
 }
 
@@ -47,34 +56,48 @@ export interface Load {
   stop(): Promise<void>;
 }
 
-/** Most requests under way at once; the others wait. */
 const CONCURRENCY = 96;
-/** Most requests under way at one process, so that a frozen one delays only its own. */
+/** What a failed request takes of those at once is 1, and what an answered one gives back. */
+const ROOM_GAINED = 0.1;
+const LEAST_AT_ONCE = 4;
+/** What a late timer makes up for. */
+const MOST_AT_A_TIME = 32;
+/** At one process, where `atOnce` is not given, so that a frozen one delays only its own. */
 const CONCURRENCY_EACH = 40;
+/** Look-ups for each request that is sent. */
+const LOOK_UP_SHARE = 0.2;
 /** Longer than a frozen process needs to answer. */
 const CLIENT_TIMEOUT_MS = 75_000;
 
 export function startLoad(options: LoadOptions): Load {
-  const { random, connection, first = 0, keyed = true } = options;
+  const { random, connection, first = 0, keyed = true, atOnce = CONCURRENCY } = options;
+  const mostEach = options.atOnce ?? CONCURRENCY_EACH;
   const planner = new Planner(random, first, { keyed });
   const ledger = new Ledger(options.file, first);
   const agentOf = (more: AgentOptions): Agent =>
     connection === undefined ? new Agent(more) : new TlsAgent({ ...connection, ...more });
-  const agent = agentOf({ keepAlive: true, maxSockets: CONCURRENCY });
+  const agent = agentOf({ keepAlive: true, maxSockets: atOnce });
   const underWay = new Set<Promise<void>>();
+  const accepted: string[] = [];
   const underWayAt = new Map<string, number>();
   const countAt = (instance: string, change: number): void => {
     underWayAt.set(instance, (underWayAt.get(instance) ?? 0) + change);
   };
-  let running = true;
+  let [running, room] = [true, atOnce];
+  const answered = (ok: boolean): void => {
+    if (options.atOnce === undefined) return;
+    room = Math.min(atOnce, Math.max(LEAST_AT_ONCE, room + (ok ? ROOM_GAINED : -1)));
+  };
 
   const sendOne = async (planned: PlannedRequest, target: Target): Promise<void> => {
     const { kind, applicant, idempotencyKey, body, key } = planned;
+    const receipted = options.extensions === true && ledger.entries.length % 2 === 0;
     const entry = ledger.sending({
       phase: options.phase(),
       kind,
       ...(applicant === undefined ? {} : { applicant }),
       ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+      ...(receipted ? { receipted } : {}),
       instance: target.instance,
       body: kind === 'cut' ? body.subarray(0, random.below(body.length)) : body,
     });
@@ -82,6 +105,7 @@ export function startLoad(options: LoadOptions): Load {
     const headers = {
       'content-length': String(body.length),
       'user-agent': userAgentOf(entry.n),
+      ...(receipted ? { prefer: 'receipt' } : {}),
       ...(idempotencyKey === undefined ? {} : { 'idempotency-key': `"${idempotencyKey}"` }),
       ...(key === 'none' ? {} : { authorization: `Bearer ${options.keys[key]}` }),
     };
@@ -89,26 +113,53 @@ export function startLoad(options: LoadOptions): Load {
       const ownAgent = kind === 'cut' ? agentOf({}) : agent;
       const answer = await post(target.url, entry, { headers, agent: ownAgent });
       ledger.answered(entry, answer);
+      if (options.extensions === true && answer.status === 202) {
+        accepted.push(answer.requestId ?? '');
+        if (accepted.length > REMEMBERED) accepted.shift();
+      }
+      answered(answer.status !== 500);
       if (answer.status === 500) planner.failed(planned);
     } catch (error) {
       const { code, message } = error as NodeJS.ErrnoException;
       ledger.unanswered(entry, code ?? message);
+      if (kind !== 'cut') answered(false);
       planner.failed(planned);
     }
     countAt(target.instance, -1);
   };
-  const timer = setInterval(() => {
+  const lookUpOne = async ({ instance, url }: Target): Promise<void> => {
+    // Not of the plan's sequence, so that look-ups do not change what is sent.
+    const id = accepted[randomInt(accepted.length)]!;
+    const ended = ledger.lookingUp(id);
+    countAt(instance, 1);
+    try {
+      ended(await lookUp(url, id, { key: options.keys.good, agent }));
+    } catch (error) {
+      ended(undefined, (error as NodeJS.ErrnoException).code);
+    }
+    countAt(instance, -1);
+  };
+  const keep = (one: Promise<void>): void => {
+    underWay.add(one);
+    void one.finally(() => underWay.delete(one));
+  };
+  const sendNext = (): void => {
     const free = options
       .targets()
-      .filter(({ instance }) => (underWayAt.get(instance) ?? 0) < CONCURRENCY_EACH);
+      .filter(({ instance }) => (underWayAt.get(instance) ?? 0) < mostEach);
     const [one, ...others] = free;
-    if (!running || one === undefined || underWay.size >= CONCURRENCY) return;
-    for (const planned of planner.next()) {
-      const sending = sendOne(planned, random.pick([one, ...others]));
-      underWay.add(sending);
-      void sending.finally(() => underWay.delete(sending));
-    }
-  }, 1_000 / options.perSecond);
+    if (!running || one === undefined || underWay.size >= room) return;
+    for (const planned of planner.next()) keep(sendOne(planned, random.pick([one, ...others])));
+    if (accepted.length > 0 && Math.random() < LOOK_UP_SHARE) keep(lookUpOne(one));
+  };
+  let last = performance.now();
+  const everyMs = 1_000 / options.perSecond;
+  const timer = setInterval(() => {
+    // A busy machine calls later than asked.
+    const due = Math.min(MOST_AT_A_TIME, Math.floor((performance.now() - last) / everyMs));
+    last = due === MOST_AT_A_TIME ? performance.now() : last + due * everyMs;
+    for (let one = 0; one < due; one += 1) sendNext();
+  }, everyMs);
 
   const pause = async (): Promise<void> => {
     running = false;
@@ -150,14 +201,31 @@ function post(
   });
 }
 
+/** Undefined for an answer that says nothing about the request. */
+async function lookUp(
+  url: string,
+  id: string,
+  { key, agent }: { readonly key: string; readonly agent: Agent },
+): Promise<Seen | undefined> {
+  const path = `${INGEST_PATH}/${id}`;
+  const signal = AbortSignal.timeout(CLIENT_TIMEOUT_MS);
+  const answer = await send(url, { method: 'GET', path, key, agent, signal });
+  const { status } = answer;
+  if (status === 404) return { status };
+  if (status !== 200) return undefined;
+  const { data } = answer.json as { readonly data: { readonly state: string } };
+  return { status, state: data.state };
+}
+
 async function readAnswer(incoming: IncomingMessage): Promise<Omit<Answer, 'at'>> {
   const body = (await json(incoming)) as { readonly data?: { readonly request_id?: string } };
   const requestId = body.data?.request_id;
-  const xRequestId = incoming.headers['x-request-id'];
+  const { 'x-request-id': xRequestId, receipt } = incoming.headers;
   return {
     status: incoming.statusCode ?? 0,
     ...(requestId === undefined ? {} : { requestId }),
     ...(typeof xRequestId === 'string' ? { xRequestId } : {}),
+    ...(typeof receipt === 'string' ? { receipt } : {}),
   };
 }
 
@@ -192,6 +260,8 @@ const REMEMBERED = 40;
 const RACE_LEAST = 3;
 const RACE_SPREAD = 4;
 const FIRST_EIN = 100_000_000;
+/** One recipient's server alone says nothing of the relay. */
+const DOMAINS = 4;
 const TOO_LARGE_BYTES = 65_500;
 /** The share of failed requests that are sent again. */
 const RETRY_SHARE = 0.5;
@@ -278,7 +348,7 @@ class Planner {
   #newKeys(): ApplicantKeys {
     this.#applicants += 1;
     return {
-      email: `applicant-${this.#applicants}@example.com`,
+      email: `applicant-${this.#applicants}@d${this.#applicants % DOMAINS}.example.com`,
       ein: String(FIRST_EIN + this.#applicants),
     };
   }

@@ -130,6 +130,10 @@ export const mailFaults = {
     at: 'rcpt',
     answer: { code: 451, message: '4.7.1 try again later' },
   })),
+  'smtp-refuses-all': smtpFault('the mail server knows none of the recipients', () => ({
+    at: 'rcpt',
+    answer: { code: 550, message: '5.1.1 no such user' },
+  })),
   'smtp-hanging': smtpFault(
     'the mail server stops answering, at RCPT or after the content',
     (_, random) => ({

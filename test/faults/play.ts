@@ -7,6 +7,7 @@ import { isOpen, openStates, type State } from '../../internal/submission/states
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { audit, type AuditResult } from './audit.ts';
 import type { Fault } from './fault.ts';
+import { startFollower } from './follower.ts';
 import { hurryMails } from './mail.ts';
 import { startLoad, type Load } from './load.ts';
 import type { Ledger } from './ledger.ts';
@@ -50,11 +51,11 @@ interface PhaseTimes {
 export const CHAOS_FOLDER = fileURLToPath(new URL('../../.run/chaos/', import.meta.url));
 
 const DEFAULT_PER_SECOND = 60;
-/** Twice the 45 s of a claim and the time of reconcile. */
+/** Without progress: twice the 45 s of a claim and the time of reconcile. */
 const SETTLE_TIMEOUT_MS = 150_000;
-/** The wait may take this many times as long while records become final. */
-const LONGEST_SETTLE = 4;
 const SETTLE_POLL_MS = 200;
+/** What is asked costs as much as many are open. */
+const SETTLE_POLL_MOST_MS = 2_000;
 const MOVING = 'to another Redis';
 /** How long the load runs before and after each fault. */
 const MARGIN_MS = 500;
@@ -88,10 +89,12 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
     signal,
     log: options.log,
   });
+  const follower = startFollower({ key: world.keys.good, targets: () => world.targets() });
   try {
     const load = startLoad({
       file: join(folder, 'ledger.jsonl'),
       random: bodies,
+      extensions: true,
       keys: world.keys,
       targets: () => world.targets(),
       phase: () => phase,
@@ -122,8 +125,13 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosResult> {
       await watch?.close();
     }
     await settle(world, load, options);
-    return await judge(world, { ledger: load.ledger, phases, options });
+    await follower.catchUp();
+    await follower.stop();
+    world.facts.troubles.push(...follower.troubles);
+    const followed = follower.states;
+    return await judge(world, { ledger: load.ledger, followed, phases, options });
   } finally {
+    await follower.stop();
     await world.close();
   }
 }
@@ -222,12 +230,9 @@ export async function settle(
     last = `${open} records open, ${pending} withdrawals pending`;
     if (open + pending < fewest) {
       fewest = open + pending;
-      deadline = Math.min(
-        performance.now() + SETTLE_TIMEOUT_MS,
-        startedAt + SETTLE_TIMEOUT_MS * LONGEST_SETTLE,
-      );
+      deadline = performance.now() + SETTLE_TIMEOUT_MS;
     }
-    await world.pause(SETTLE_POLL_MS);
+    await world.pause(Math.min(SETTLE_POLL_MS + (open || 0), SETTLE_POLL_MOST_MS));
   } while (performance.now() < deadline && !options.signal.aborted);
   const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
   options.log(
@@ -246,21 +251,32 @@ async function judge(
   world: ChaosWorld,
   run: {
     readonly ledger: Ledger;
+    readonly followed: ReadonlyMap<string, string>;
     readonly phases: readonly Phase[];
     readonly options: ChaosOptions;
   },
 ): Promise<ChaosResult> {
   const records = await requestsOf(world.db).find().toArray();
   const accounts = await world.db.collection<Account>(ACCOUNTS).find().toArray();
+  run.ledger.read(records);
   const { facts } = world;
   facts.collectMails();
   const { entries } = run.ledger;
   const allows = new Set(run.options.faults.flatMap((fault) => fault.allows ?? []));
   const phaseOf = new Map(entries.map((entry) => [entry.answer?.xRequestId, entry.phase]));
+  const extensions = { receiptKeys: world.receiptKeys, followed: run.followed };
   return {
     seed: run.options.seed,
     stores: `${world.mongo.description}, ${world.redis.description}`,
-    audit: audit({ ledger: entries, records, accounts, mails: facts.mails, facts, allows }),
+    audit: audit({
+      ledger: entries,
+      records,
+      accounts,
+      mails: facts.mails,
+      facts,
+      allows,
+      extensions,
+    }),
     phases: run.phases.map(({ fault, injections, healedAt }) => {
       const own = records.filter(({ _id }) => phaseOf.get(_id) === fault);
       return { fault, injections, ...timesOf(own, healedAt) };

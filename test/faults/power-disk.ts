@@ -52,7 +52,7 @@ export async function powerDiskObstacle(): Promise<string | undefined> {
   return undefined;
 }
 
-/** Opens an empty disk in the folder `place`. */
+/** Opens an empty disk in the folder `place`, in the place of one that a killed run left. */
 export async function openPowerDisk(
   place: string,
   log: (line: string) => void,
@@ -61,6 +61,9 @@ export async function openPowerDisk(
   const [device, folder, logFile] = ['device', 'mounted', 'disk.log'].map((name) =>
     join(place, name),
   ) as [string, string, string];
+  const left = await readFile(device, 'utf8').catch(() => '');
+  if (await succeeds(['umount', '-l', folder])) await succeeds(['losetup', '-d', left.trim()]);
+  await rm(place, { recursive: true, force: true });
   await mkdir(folder, { recursive: true });
   let power: ServerProcess | undefined;
   let loop: string | undefined;

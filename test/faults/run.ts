@@ -1,14 +1,13 @@
 /**
  * `make chaos`: every fault of the list under load, and an audit of what was promised; `make drill`:
- * the same beside Prometheus, and the alerts each fault must raise. With `--acks` only kills and
- * power cuts are played; a run that was interrupted goes on by the same seed.
+ * the same beside Prometheus, and the alerts each fault must raise.
  */
 import { parseArgs, styleText } from 'node:util';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { table } from '../../internal/operators/view/terminal.ts';
+import { secondsLog, wholeNumber } from '../support/flags.ts';
 import { counted } from './audit.ts';
 import { faults, faultsNamed } from './list.ts';
-import { runMarathon } from './marathon.ts';
 import { isInDrill, writeTable } from './operator.ts';
 import { type ChaosResult, runChaos } from './play.ts';
 import { powerDiskObstacle } from './power-disk.ts';
@@ -31,7 +30,6 @@ const text = { type: 'string', default: '' } as const;
 const { values: flags } = parseArgs({
   options: {
     seed: text,
-    acks: text,
     kills: text,
     'seconds-per-fault': text,
     faults: text,
@@ -44,22 +42,15 @@ const { values: flags } = parseArgs({
   },
 });
 
-/** An empty text counts as not given, so that make can pass unset variables. */
-function wholeNumber(
-  name: 'acks' | 'seed' | 'kills' | 'cuts' | 'seconds-per-fault',
-  usual: number,
-): number {
-  if (flags[name] === '') return usual;
-  if (!/^\d{1,9}$/.test(flags[name])) throw new Error(`--${name} must be a whole number`);
-  return Number(flags[name]);
-}
+type Flag = 'seed' | 'kills' | 'cuts' | 'seconds-per-fault';
+const given = (name: Flag, usual: number): number => wholeNumber(name, flags[name], usual);
 
 async function main(): Promise<boolean> {
   const { watch } = flags;
-  const seed = wholeNumber('seed', watch ? WATCHED_SEED : Math.floor(Math.random() * SEEDS));
-  const kills = wholeNumber('kills', flags.faults === '' && !watch ? DEFAULT_KILLS : 0);
-  const secondsPerFault = wholeNumber('seconds-per-fault', DEFAULT_SECONDS_PER_FAULT);
-  const cuts = wholeNumber('cuts', 0);
+  const seed = given('seed', watch ? WATCHED_SEED : Math.floor(Math.random() * SEEDS));
+  const kills = given('kills', flags.faults === '' && !watch ? DEFAULT_KILLS : 0);
+  const secondsPerFault = given('seconds-per-fault', DEFAULT_SECONDS_PER_FAULT);
+  const cuts = given('cuts', 0);
   const settle = flags.settle || (watch ? 'end' : 'each');
   if (settle !== 'each' && settle !== 'end') throw new Error('--settle must be each or end');
   const chosen =
@@ -69,10 +60,7 @@ async function main(): Promise<boolean> {
     throw new Error(`--control must be ${Object.keys(CONTROLS).join(' or ')}`);
   const stop = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
-  const startedAt = performance.now();
-  const log = (line: string): void => {
-    console.error(`${((performance.now() - startedAt) / 1_000).toFixed(1).padStart(6)} s  ${line}`);
-  };
+  const log = secondsLog();
   const alarms: Alarm[] = [];
   let tables = Promise.resolve();
   const onAlarm = (alarm: Alarm): void => {
@@ -84,12 +72,6 @@ async function main(): Promise<boolean> {
   const obstacle = watch ? undefined : await powerDiskObstacle();
   if (obstacle !== undefined && chosen.some(({ onPowerDisks }) => onPowerDisks))
     log(`left out: power-cut: ${obstacle}`);
-  const acks = wholeNumber('acks', 0);
-  if (acks > 0) {
-    log(`again with: --seed ${seed} --acks ${acks} --kills ${kills} --cuts ${cuts}`);
-    const powerCut = obstacle === undefined ? faultsNamed(['power-cut'])[0] : undefined;
-    return runMarathon({ seed, acks, kills, cuts, powerCut, signal, log });
-  }
   const again = `--seed ${seed} --kills ${kills} --seconds-per-fault ${secondsPerFault} --settle ${settle}`;
   log(`again with: ${again} --faults ${chosen.map(({ name }) => name).join()}`);
   const played = chosen

@@ -28,7 +28,7 @@ export const RULE_VALUES: Readonly<Record<string, number>> = {
 const OTHER_BOUNDS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   PartnerIngestApplicationsWaiting: { '> 600': '> 75' },
   PartnerIngestMailsWaiting: { '> 3600': '> 40', '>= 50': '>= 600' },
-  PartnerIngestKeysStale: { '> 300': '> 75' },
+  PartnerIngestKeysStale: { '> 600': '> 75' },
   PartnerIngestMailsUndeliverable: { '>= 5': '>= 10' },
   PartnerIngestRefusalsDropped: { '> 20': '> 5' },
 };
@@ -36,8 +36,10 @@ const OTHER_BOUNDS: Readonly<Record<string, Readonly<Record<string, string>>>> =
 const SHORT_OF_RULE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   // A frozen process is not scraped, so the window must begin before.
   PartnerIngestWithdrawalsFailed: { '1h': '60s' },
-  // The killed process needs seconds to start again.
-  PartnerIngestCrashLoop: { '15m': '60s' },
+  // The killed process needs seconds to start again, and was ready before a fault.
+  PartnerIngestCrashLoop: { '15m': '60s', '1d': '600s' },
+  // Longer than the age that fires it.
+  PartnerIngestKeysStale: { '1d': '600s' },
 };
 
 /** Returns the shortened rules; throws on an unknown duration or bound. */

@@ -2,6 +2,7 @@
  * The world of a chaos run: stores behind proxies, a mail catcher and real child processes in
  * slots.
  */
+import { generateKeyPairSync } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
@@ -18,6 +19,7 @@ import { startMongo, startRedis, type Store } from '../../deploy/local/stores.ts
 import { freePort } from '../../deploy/local/stores/wait.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { pause } from '../../internal/platform/process/deadline.ts';
+import { readKeySet } from '../../internal/receipt/receipt.ts';
 import { startRedisCluster, startRedisSentinel, type RedisSet } from '../support/redis-sets.ts';
 import { startReplicaSet, type Door } from '../support/replica-set/replica-set.ts';
 import { ROOT } from '../../tools/root.ts';
@@ -64,6 +66,7 @@ interface ChaosWorldOptions {
   readonly random: Random;
   readonly onPowerDisks: boolean;
   readonly postgresql: readonly string[];
+  readonly settings?: Readonly<Record<string, string>>;
   /** The folder of the version that is started first; ours where there is none. */
   readonly project?: string;
   readonly slots?: readonly ServiceName[];
@@ -94,7 +97,14 @@ async function open(
 ) {
   const { folder, random, signal, log } = options;
   await mkdir(folder, { recursive: true });
-  const { mongo, redis, disks } = await openStores(options, opened);
+  const { mongo: database, redis, disks } = await openStores(options, opened);
+  const mongo: Store = {
+    ...database,
+    restart: async () => {
+      await database.restart();
+      facts.databaseBack.push(Date.now());
+    },
+  };
   const mongoProxy = await startTcpProxy(mongo.url, () => random.next());
   opened.push(() => mongoProxy.close());
   const replicaSet = await startReplicaSet(mongoProxy.url, { directUrl: mongo.url });
@@ -124,6 +134,7 @@ async function open(
     keys: [keys.inactive],
     status: 'inactive',
   });
+  const receiptKeys = newReceiptKeys();
   const environment = {
     MONGODB_DATABASE: DATABASE,
     REDIS_URL: redisProxy.url,
@@ -133,9 +144,11 @@ async function open(
     SMTP_URL: mail.smtpUrl,
     MAIL_FROM: 'accounts@partner-ingest.example',
     LOGIN_URL: 'https://login.partner-ingest.example/',
+    RECEIPT_KEYS: receiptKeys,
     LINK_SECRET: 'a-secret-for-chaos-of-32-characters-or-more',
     PARTNER_KEYS_SOURCE: `directory:${keyFolder}`,
     ...leapingClock(),
+    ...options.settings,
   };
   const facts = new Facts(mail);
   const slots: Slot[] = [];
@@ -156,6 +169,7 @@ async function open(
   }
 
   let project = options.project ?? ROOT;
+  let closing = false;
   const slotsOf = (name: ServiceName): Slot[] => slots.filter((slot) => slot.name === name);
   /** Starts a process in an empty slot and waits until it is ready. */
   const start = async (slot: Slot, more: Readonly<Record<string, string>> = {}): Promise<void> => {
@@ -167,6 +181,7 @@ async function open(
     const settings = { ...environment, ...more, ...own };
     const started = await startService(slot.name, settings, { logFile, project });
     slot.process = started;
+    if (closing) return drain(slot);
     void started.exited.then(({ code }) => {
       if (slot.process === started) slot.process = undefined;
       slot.ended = { exitCode: code ?? EXIT_KILLED, finishedAt: new Date() };
@@ -197,6 +212,7 @@ async function open(
     await start(slot);
   };
   opened.push(async () => {
+    closing = true;
     for (const slot of slots) slot.process?.child.kill('SIGCONT');
     await Promise.all(slots.map(drain));
   });
@@ -218,6 +234,7 @@ async function open(
     signal,
     keyFolder,
     keys,
+    receiptKeys: readKeySet(receiptKeys),
     targets: (): Target[] =>
       slotsOf('ingest').flatMap((slot) =>
         slot.process === undefined || !slot.ready
@@ -288,6 +305,12 @@ async function openStores(
 
 function instanceOf(slot: Slot): string {
   return `${slot.label}.${slot.generation}`;
+}
+
+function newReceiptKeys(): string {
+  const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+  const issuer = 'https://partner-ingest.example/api/v1';
+  return JSON.stringify({ issuer, keys: [privateKey.export({ format: 'jwk' })] });
 }
 
 async function metricOf(service: ServiceProcess | undefined, name: string): Promise<number> {

@@ -5,6 +5,7 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { runChaos, type ChaosResult } from '../faults/play.ts';
 import { faultsNamed } from '../faults/list.ts';
+import { checkHistory } from '../proof/checker.ts';
 
 const SEED = 20_260_101;
 const SHORT = [
@@ -49,3 +50,12 @@ afterAll(() => stop.abort());
     expect(audit.total.withdrawnLanded + audit.total.withdrawnAbsent).toBeGreaterThan(0);
   },
 );
+
+(given ? test.skip : test)('a checker that is not ours finds nothing in its history', async () => {
+  const { ledgerFile, audit } = result as ChaosResult;
+  const { violations, partitions } = await checkHistory(ledgerFile);
+  const inWindows = audit.windows.length;
+  expect(violations.filter(({ model }) => model === 'look-up')).toEqual([]);
+  expect(violations.length).toBeLessThanOrEqual(2 * inWindows);
+  for (const number of Object.values(partitions)) expect(number).toBeGreaterThan(0);
+});

@@ -3,7 +3,7 @@ import { userInfo } from 'node:os';
 import { PassThrough } from 'node:stream';
 import { expect, test } from '@jest/globals';
 import type { TrailEntry } from '../../internal/operators/trail/trail.ts';
-import { OPERATOR_AUDIT } from '../../internal/self-audit/put-aside.ts';
+import { OPERATOR_AUDIT } from '../../internal/self-audit/walk.ts';
 import { runCli as runCliHere } from '../../cmd/cli/wire.ts';
 import { operatorWorld, type Ran } from '../support/cli.ts';
 import { firstIdAt } from '../../internal/platform/stores/ids.ts';
@@ -73,7 +73,9 @@ test('show prints a masked timeline and the next commands, and notes each --reve
       expiresAt: expect.any(Date),
     },
   ]);
-  expect((await cli('show', id)).stdout).toContain('operator jane: show --reveal (ticket 4711)');
+  expect((await cli('show', id)).stdout).toContain(
+    'operator jane: looked at the personal data (ticket 4711)',
+  );
 });
 
 test('requests that ended without an account show why', async () => {

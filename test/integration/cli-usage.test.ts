@@ -1,11 +1,14 @@
 /** Faults at the command line: one clear line and an exit code; help; keys. */
 import { expect, test } from '@jest/globals';
 import { readFileSync } from 'node:fs';
-import { parse } from 'yaml';
+import { parse, parseAllDocuments } from 'yaml';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { commands, help } from '../../internal/operators/cli/command-line.ts';
 import { hashApiKey, newApiKey } from '../../internal/partner/api-key.ts';
+import { KEY_USES } from '../../internal/partner/key-store.ts';
+import { DAY_MS, later } from '../../internal/platform/process/clock.ts';
+import type { Json } from '../support/chart.ts';
 import { cliOf, runCli, spawnCli } from '../support/cli.ts';
 import { send } from '../support/http.ts';
 import { storedKey } from '../support/stored-keys.ts';
@@ -15,6 +18,7 @@ import { worldOf } from '../support/world.ts';
 const { world, ...first } = await worldOf(['controller'], { controller: false });
 let { controller } = first;
 const cli = cliOf(world);
+const labels = (partner: string) => ({ 'partner-ingest.io/partner': partner });
 
 test('a command without configuration names what is missing, except keys new', async () => {
   const lost = await spawnCli({}, 'audit');
@@ -86,12 +90,111 @@ test('keys new prints a Secret that works, and keys list shows its last use', as
   await ingest.close();
   const listed = (await list()).find(({ mode }) => mode === 'live');
   expect(new Date(listed?.last_used_at ?? 0).getTime()).toBeGreaterThanOrEqual(before);
+  const uses = world.stores.db.collection<{ _id: string }>(KEY_USES);
+  const lastUsedAt = later(new Date(), -91 * DAY_MS);
+  await uses.updateOne({ _id: hashApiKey(key) }, { $set: { lastUsedAt } });
+  await eventually('the unused key', async () =>
+    (await cli('keys', 'list')).stdout.includes('active, unused for 90 days'),
+  );
+  await uses.updateOne({ _id: hashApiKey(key) }, { $set: { lastUsedAt: new Date() } });
   const text = await cli('keys', 'list');
   expect(text.stdout).toMatch(
     /Acme\.Corp +active +[0-9a-f]{12} +partner-ingest-keys\/partner-acme-corp-[0-9a-f]{12} +\d{4}-/,
   );
   expect(text.stdout).not.toContain(key);
+  const ended = made.stdout.replace(
+    'labels:',
+    "annotations: { partner-ingest.io/not-after: '2025-12-31T00:00:00Z' }\n  labels:",
+  );
+  await writeFile(join(world.keyFolder, 'acme.yaml'), `${ended}---\n${ofTests.stdout}`);
+  await eventually('the ended key', async () =>
+    /Acme\.Corp +ended /.test((await cli('keys', 'list')).stdout),
+  );
   expect(await cli('keys', 'list', '--partner', 'nobody')).toMatchObject({ code: 1, stdout: '' });
+});
+
+test('keys new prints a Partner too where the controller follows them', async () => {
+  const made = await runCli({ WATCH_PARTNERS: 'true' }, 'keys', 'new', 'Acme_1', '--test');
+  const [secret, partner] = parseAllDocuments(made.stdout).map((one) => one.toJS() as Json);
+  expect(secret).toMatchObject({ kind: 'Secret', metadata: { labels: labels('Acme_1') } });
+  expect(partner).toMatchObject({
+    kind: 'Partner',
+    metadata: { name: expect.stringMatching(/^acme-1-[0-9a-f]{6}$/) },
+    spec: { partnerId: 'Acme_1', keys: [{ secretName: secret?.['metadata'].name, mode: 'test' }] },
+  });
+  expect(made.stderr).toContain('kubectl apply --server-side --field-manager=partner-acme-1-');
+});
+
+test.each(['no', 'Y', 'on', '1_000', '0b11', '0777', '2027-01-01'])(
+  'the partner %s is text in what kubectl reads',
+  async (partner) => {
+    const secret = { kind: 'Secret', metadata: { name: partner, labels: labels(partner) } };
+    const file = join(world.keyFolder, 'secrets.list');
+    await writeFile(file, JSON.stringify(secret));
+    const [made, moved] = await Promise.all([
+      runCli({ WATCH_PARTNERS: 'true' }, 'keys', 'new', partner),
+      runCli({}, 'partner', 'manifests', file),
+    ]);
+    await rm(file);
+    const read = `${made.stdout}\n---\n${moved.stdout}`;
+    const version = { version: '1.1' } as const;
+    const [held, listed, found] = parseAllDocuments(read, version).map((one) => one.toJS() as Json);
+    const idOf = ({ metadata, spec }: Json) => spec.partnerId ?? metadata.name;
+    expect([held?.['metadata'].labels, ...[listed!, found!].map(idOf)]).toEqual([
+      labels(partner),
+      partner,
+      partner,
+    ]);
+    expect(found?.['spec'].keys).toEqual([{ secretName: partner }]);
+  },
+);
+
+test('partner manifests say what annotations say, and leave out what no Partner can', async () => {
+  const secret = (name: string, partner: string, annotations: Record<string, string> = {}) => ({
+    kind: 'Secret',
+    metadata: {
+      name,
+      labels: labels(partner),
+      annotations: Object.fromEntries(
+        Object.entries(annotations).map(([key, value]) => [`partner-ingest.io/${key}`, value]),
+      ),
+    },
+    data: { key: 'canary' },
+  });
+  const items = [
+    secret('a', 'acme', { 'max-per-minute': '60', cidrs: '192.0.2.0/24, ::1' }),
+    secret('b', 'acme', { 'max-per-minute': '50', 'key-format': 'older', receipts: 'always' }),
+    secret('c', 'acme', { mode: 'test', 'not-after': '2027-01-31T12:00:00+01:00' }),
+    secret('d', 'off', { status: 'inactive' }),
+    secret('e', 'wrong', { 'max-per-minute': 'abc' }),
+    secret('f', 'odd', { status: 'Active' }),
+    secret('g', 'half'),
+    secret('h', 'half', { mode: 'test', status: 'inactive' }),
+    { kind: 'Secret', metadata: { name: 'stranger' } },
+  ];
+  const file = join(world.keyFolder, 'secrets.list');
+  await writeFile(file, JSON.stringify({ kind: 'List', items }));
+  const told = await runCli({}, 'partner', 'manifests', file);
+  expect(told.code).toBe(1);
+  expect(parseAllDocuments(told.stdout).map((one) => (one.toJS() as Json)['spec'])).toEqual([
+    {
+      limits: { maxPerMinute: 50 },
+      keys: [
+        { secretName: 'a', cidrs: ['192.0.2.0/24', '::1'] },
+        { secretName: 'b', format: 'older', receipts: 'always' },
+        { secretName: 'c', mode: 'test', notAfter: '2027-01-31T11:00:00.000Z' },
+      ],
+    },
+    { suspend: true, keys: [{ secretName: 'd' }] },
+  ]);
+  expect(told.stderr.match(/^\w+ is left out/gm)).toEqual([
+    'wrong is left out',
+    'odd is left out',
+    'half is left out',
+  ]);
+  expect(told.stdout + told.stderr).not.toContain('canary');
+  expect(await runCli({}, 'partner', 'manifests', `${file}x`)).toMatchObject({ code: 2 });
+  await rm(file);
 });
 
 test('keys revoke takes effect without a controller, and stays when one returns', async () => {

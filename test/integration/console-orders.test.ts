@@ -1,11 +1,8 @@
 /** An operator acts in the console, and everybody who should not is refused. */
 import { beforeEach, expect, test } from '@jest/globals';
-import { sign } from '@fastify/cookie';
-import { OPERATOR_AUDIT } from '../../internal/self-audit/put-aside.ts';
-import { cookieName } from '../../internal/operators/console/sign-in.ts';
+import { OPERATOR_AUDIT } from '../../internal/self-audit/walk.ts';
 import { hashApiKey, keyIdOf, newApiKey } from '../../internal/partner/api-key.ts';
 import { PARTNER_HOLDS } from '../../internal/partner/flags.ts';
-import { newId } from '../../internal/platform/stores/ids.ts';
 import { loadConfig } from '../../internal/settings/settings.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';
 import { accessFaults, isTooWide, textOf } from '../support/browser.ts';
@@ -13,7 +10,8 @@ import { browserOfFile } from '../support/browser-of-file.ts';
 import { operatorOf } from '../support/cli.ts';
 import { send, type Answer } from '../support/http.ts';
 import { startMongoWire } from '../support/mongo-wire.ts';
-import { desksOf, SECRET } from '../support/oidc.ts';
+import { desksOf } from '../support/oidc.ts';
+import { seatsOf, type Seat, type Shown } from '../support/seats.ts';
 import { eventually } from '../support/wait.ts';
 import { worldOf } from '../support/world.ts';
 
@@ -29,55 +27,7 @@ const ACTIONS = { CONSOLE_ACTIONS: 'true' };
 const { startDesk, logIn } = desksOf(world, await browserOfFile());
 const desk = await startDesk({}, ACTIONS);
 
-/** A session without a browser. */
-interface Seat {
-  readonly cookie: string;
-  readonly name: string;
-}
-
-const signed = (name: string, content: string): string =>
-  `${name}=${encodeURIComponent(sign(content, SECRET))}`;
-
-function seatOf(role: string, name = role): Seat {
-  const session = cookieName('session', SECRET);
-  const person = { id: newId('ses', new Date()), name, sub: `sub-${name}`, nameFrom: 'oidc', role };
-  const text = JSON.stringify({ ...person, until: Date.now() + 600_000 });
-  return { name, cookie: signed(session, `${session} ${text}`) };
-}
-
-/** The form of a page, as a browser would send it. */
-interface Shown {
-  readonly status: number;
-  readonly text: string;
-  readonly fields: Readonly<Record<string, string>>;
-  readonly cookie: string;
-}
-
-async function open(path: string, seat: Seat, at = desk): Promise<Shown> {
-  const { status, text, headers } = await send(at.url, {
-    method: 'GET',
-    path,
-    headers: { cookie: seat.cookie },
-  });
-  const [form = ''] = headers['set-cookie']?.match(/form-[^;]*/) ?? [];
-  const main = text.slice(text.indexOf('<main'));
-  const inputs = [...main.matchAll(/<input type="hidden" name="(\w+)" value="([^"]*)"/g)];
-  const [, token = ''] = /name="_csrf" value="([^"]*)"/.exec(text) ?? [];
-  const fields = Object.fromEntries(inputs.map(([, name = '', value = '']) => [name, value]));
-  return { status, text, fields: { _csrf: token, ...fields }, cookie: `${seat.cookie}; ${form}` };
-}
-
-function post(
-  path: string,
-  { fields, cookie }: Pick<Shown, 'fields' | 'cookie'>,
-  more: Readonly<Record<string, string>> = {},
-  at = desk,
-  headers: Readonly<Record<string, string>> = {},
-): Promise<Answer> {
-  const type = { 'content-type': 'application/x-www-form-urlencoded' };
-  const body = String(new URLSearchParams({ ...fields, ...more }));
-  return send(at.url, { path, body, headers: { ...type, cookie, ...headers } });
-}
+const { seatOf, open, post } = seatsOf(desk);
 
 /** One person may post 60 forms a minute, so each test has its own. */
 let operator: Seat;
@@ -108,9 +58,9 @@ test('in a browser, an operator sees the plan of a dead letter, says why, and re
   const id = await deadLetter();
   const { page } = await logIn('operator', `/requests/${id}`, desk);
   await Promise.all([page.waitForNavigation(), page.click(`a[href="/orders/retry/${id}"]`)]);
-  expect(await textOf(page)).toContain(`${id} dead_lettered → account_created`);
+  expect(await textOf(page)).toContain('Given up → E-mail waits');
   expect(await textOf(page)).toContain(
-    'account_created: the account exists; the e-mail goes out next.',
+    'E-mail waits the account exists; the e-mail goes out next.',
   );
   expect(await textOf(page)).toContain('It is about 1 request, 1 account.');
   expect(await accessFaults(page)).toEqual([]);
@@ -154,7 +104,9 @@ test('a request names one step; what was typed is kept, and the open page renews
   await page.bringToFront();
   await eventually('the page to be renewed', async () => /Not delivered/.test(await textOf(page)));
   const text = await textOf(page);
-  expect(text).toMatch(/It has changed: [^]*Ask the partner for the right address\./);
+  expect(text).toMatch(
+    /Changed by olga-\d+@example.com [\d.]+ m?s ago: bounce\.[^]*Ask the partner for the right address\./,
+  );
   expect(text).toContain('nobody has its link');
   expect([seen, text].join()).not.toMatch(/none handed over|open until[^]*open until/);
   await away.bringToFront();
@@ -170,7 +122,7 @@ test('a request names one step; what was typed is kept, and the open page renews
   await page.type('#why', 'ticket 9');
   await Promise.all([page.waitForNavigation(), page.click('main form button')]);
   expect(await textOf(page)).toContain('the address belongs to another account');
-  const kept = await page.$$eval('main form input:not([type=hidden])', (all) =>
+  const kept = await page.$$eval('main form input:not([type=hidden], [type=radio])', (all) =>
     all.map((field) => (field as { value?: string }).value),
   );
   expect(kept).toEqual([other.application.email, 'ticket 9']);
@@ -357,7 +309,7 @@ test('a form of no session, of another session or person, or a forged plan does 
   }
   const json = await post(path, mine, why, desk, { 'content-type': 'application/json' });
   expect(json.status).toBeGreaterThanOrEqual(400);
-  for (const wrong of ['/orders/erase/', '/orders/constructor/', '/orders/hold/'])
+  for (const wrong of ['/orders/aside/', '/orders/constructor/', '/orders/hold/'])
     expect((await post(wrong + id.replace('req', '..%2f'), mine, why)).status).toBe(404);
   expect(await trail.countDocuments()).toBe(0);
   expect((await world.record(id))?.state).toBe('dead_lettered');
@@ -391,6 +343,7 @@ test('a store that fails or is silent is told truthfully, and the same form does
       expect.stringContaining('Nothing was changed: '),
     ]);
     expect((await world.record(id))?.state).toBe('dead_lettered');
+    expect(noTrail.text).toContain('<input type="hidden" name="why" value="x">');
     wire.instead(() => undefined);
 
     wire.answer(({ update }, reply) =>

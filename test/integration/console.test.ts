@@ -4,7 +4,7 @@ import { setInterval } from 'node:timers/promises';
 import type { ServiceProcess } from '../../deploy/local/processes.ts';
 import { referenceOf } from '../../internal/platform/stores/ids.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { accessFaults, isTooWide, picture, PICTURED, textOf } from '../support/browser.ts';
+import { accessFaults, isTooWide, textOf } from '../support/browser.ts';
 import { browserOfFile } from '../support/browser-of-file.ts';
 import { send } from '../support/http.ts';
 import { heal, openOwnWorld, submit, type OwnWorld } from '../support/processing.ts';
@@ -144,27 +144,6 @@ async function allAnswer(): Promise<void> {
 test('under load, the first page counts what is accepted', () =>
   underLoad(async () => {
     await nowSays(/Accepted \(202\)\n[1-9]/);
-    if (!PICTURED) return;
-    await eventually(
-      'the charts to have minutes',
-      async () => {
-        await open('/');
-        return (await page.$$('.chart .at')).length >= 80;
-      },
-      HEAL_HANG_MS,
-    );
-    for (const [path, name] of [
-      ['/', 'now-under-load'],
-      ['/find', 'find'],
-      ['/requests?partner=demo', 'requests'],
-      ['/dead-letters', 'dead-letters'],
-      ['/partners', 'partners'],
-      ['/partners/demo', 'partner'],
-      [`/requests/${ids[0]}`, 'request'],
-    ] as const) {
-      await open(path);
-      await picture(page, name);
-    }
   }));
 
 test('each page passes axe in both colour schemes and fits each width', () =>
@@ -212,9 +191,9 @@ test('whatever of an id is heard, pasted or cut off leads to its request in one 
   // A letter misheard at the end.
   const wrong = `${id.slice(0, -2)}zz`;
   expect(await search(wrong)).toMatch(/There is no request req_[^]*begin like it/);
-  expect(await page.$$eval('th a', (found) => found.map(({ textContent }) => textContent))).toEqual(
-    [id],
-  );
+  expect(
+    await page.$$eval('th a', (found) => found.map((link) => link.getAttribute('title'))),
+  ).toEqual([id]);
   expect(await search('req_01')).toContain('at least its first eight letters');
   expect(await search('req_01arz3ndektsv4rrffq69g5fax')).toMatch(/it was given out 2016-/);
 });
@@ -259,28 +238,31 @@ test('the page of a test says so at its top', async () => {
   expect(await page.$('.case a.main, .case p > .command')).toBeNull();
   expect(await page.$eval('#changed', (line) => line.getClientRects().length)).toBe(0);
   await open(`/requests/${ids[0]}`);
-  expect(await page.$eval('h1', (heading) => heading.textContent)).toBe('C*** Completed');
+  expect(await page.$eval('h1', (heading) => heading.textContent)).toBe('C••• L••• Completed');
 });
 
 test('a duplicate leads to the other request, and its row and CSV name the field', async () => {
   const text = await open(`/requests/${ids[2]}`);
-  expect(text).toContain(`The account exists already, of ${ids[0]}`);
-  expect(text).not.toContain('corrected application');
+  expect(text).toMatch(
+    /Next\s+E-mail address has an account already\.\s+EIN has an account already\.\s+Help the applicant at the request that has the account\.\s+Open the other request/,
+  );
+  expect(text).toMatch(/Partner sees\s+rejected: An account with this e-mail/);
+  expect(text).not.toMatch(/corrected application|erased before its end/);
   await Promise.all([page.waitForNavigation(), page.click('a.main')]);
   expect(page.url()).toBe(`${desk.url}/requests/${ids[0]}`);
 
   const list = '/requests?partner=demo&state=rejected';
-  expect(await open(list)).toContain('email: duplicate_email');
+  expect(await open(list)).toContain('E-mail address has an account already');
+  expect(await page.$('[title*="email: duplicate_email"]')).not.toBeNull();
   const csv = await fetch(desk.url + list.replace('?', '.csv?'));
-  expect(await csv.text()).toContain('email: duplicate_email');
+  expect(await csv.text()).toContain('E-mail address has an account already');
 });
 
 test('a row leads to its request as a whole, and from there on and back', async () => {
   await open('/requests?partner=demo&state=rejected');
-  expect(await page.$$eval('.chip', (all) => all.map(({ textContent }) => textContent))).toEqual([
-    'partner: demo ×',
-    'state: Rejected ×',
-  ]);
+  expect(await page.$$eval('.chip.on', (all) => all.map(({ textContent }) => textContent))).toEqual(
+    ['partner: demo ×', 'state: Rejected ×'],
+  );
   await Promise.all([page.waitForNavigation(), page.click('tbody tr:first-child td:last-child')]);
   const found = (await page.$eval('code.command', (id) => id.textContent)) ?? '';
   expect(page.url()).toContain(`/requests/${found}?list=`);
@@ -295,7 +277,7 @@ test('a row leads to its request as a whole, and from there on and back', async 
 
   await Promise.all([page.waitForNavigation(), page.click('.crumbs a[href*="state=rejected"]')]);
   await page.keyboard.press('j');
-  expect(await page.evaluate('document.activeElement.textContent')).toBe(found);
+  expect(await page.evaluate('document.activeElement.title')).toBe(found);
   await Promise.all([page.waitForNavigation(), page.click('[aria-label$="filter state"]')]);
   expect(page.url()).toBe(`${desk.url}/requests?partner=demo`);
 });
@@ -339,7 +321,6 @@ test('a reveal needs a reason, and is noted before it shows', async () => {
     by: 'somebody',
   });
   expect(await open('/trail')).toContain('ticket 4711');
-  if (PICTURED) await picture(page, 'trail');
 });
 
 test('without a script, charts are drawn; what pages load is small, kept and known again', async () => {
@@ -372,20 +353,26 @@ test('without a script, charts are drawn; what pages load is small, kept and kno
   expect(answer.headers.get('content-encoding')).toBe('gzip');
 });
 
-test('on a slow 3G network the first page shows its largest part within 1.5 s', async () => {
+test('the first paint waits for one small answer', async () => {
   const context = await browser.createBrowserContext();
   const slow = await context.newPage();
-  // 400 kbit/s and 400 ms, with an empty cache.
-  await slow.emulateNetworkConditions({ download: 50_000, upload: 50_000, latency: 400 });
   await slow.goto(desk.url, { waitUntil: 'networkidle0' });
-  const paint = await slow.evaluate(`new Promise((resolve) =>
-    new PerformanceObserver((list) => resolve(list.getEntries().at(-1).startTime))
-      .observe({ type: 'largest-contentful-paint', buffered: true }))`);
-  expect(paint).toBeLessThan(1_500);
+  const waitedFor = (await slow.evaluate(`
+    [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
+      .filter((one) => one.entryType === 'navigation' || one.renderBlockingStatus === 'blocking')
+      .map(({ name, transferSize }) => [new URL(name).pathname, transferSize])`)) as [
+    string,
+    number,
+  ][];
+  expect(waitedFor.map(([path]) => path.replace(/[^./]+\./, ''))).toEqual(['/']);
+  // At 400 kbit/s and with 400 ms for each answer, this takes 0.8 s.
+  const bytes = waitedFor.reduce((sum, [, size]) => sum + size, 0);
+  expect(bytes).toBeGreaterThan(1_000);
+  expect(bytes).toBeLessThan(20_000);
   await context.close();
 });
 
-test('a narrow page shows a request in two lines, and hides nothing beside it', async () => {
+test('a narrow page shows a request in two lines and its reason, and hides nothing beside it', async () => {
   for (const width of [390, 768]) {
     await page.setViewport({ width, height: 844 });
     await open('/requests?partner=demo');
@@ -393,7 +380,7 @@ test('a narrow page shows a request in two lines, and hides nothing beside it', 
       all.map((one) => one.getBoundingClientRect().height),
     );
     expect(rows.length).toBeGreaterThan(3);
-    expect(Math.max(...rows)).toBeLessThan(72);
+    expect(Math.max(...rows)).toBeLessThan(90);
     expect(await isTooWide(page)).toBe(false);
   }
 });
@@ -445,9 +432,7 @@ test("a Secret that does not count is on the first page and its partner's, by na
   expect(await open('/partners')).toMatch(
     /partner-keys\/partner-odd\s+odd\s+annotation [^]*?\d UTC/,
   );
-  expect(await open('/partners/odd')).toMatch(
-    /partner-keys\/partner-odd\s+0 of 0\s+annotation [^]*?\d UTC/,
-  );
+  expect(await open('/partners/odd')).toMatch(/partner-keys\/partner-odd\s+annotation [^]*?\d UTC/);
   await page.setViewport({ width: 360, height: 800 });
   expect(await accessFaults(page)).toEqual([]);
   await world.writePartner({ partner: 'odd', keys: [newApiKey()] });
@@ -465,8 +450,7 @@ test('with Redis away, the first page says so and names the cause', async () => 
 test('with the relay away, the first page says that e-mails wait', async () => {
   await world.mail.stopListening();
   await underLoad(async () => {
-    await nowSays(/e-mails wait for the relay/);
-    if (PICTURED) await picture(page, 'now-in-an-outage');
+    await nowSays(/E-mails wait for the relay/);
   });
   await passesAxe(['/']);
   await allAnswer();
@@ -476,7 +460,7 @@ test('with the relay away, the first page says that e-mails wait', async () => {
 
 test('with MongoDB away, each page says so, and the first one still shows the pods', async () => {
   await own.mongo.signal('SIGSTOP');
-  await nowSays(/console[^]*MongoDB|MongoDB[^]*console/);
+  await nowSays(/database[^]*MongoDB|MongoDB[^]*database/);
   expect(await textOf(page)).toMatch(/processor\s+127\.0\.0\.1:\d+/);
   const silent = (await everyPage()).filter(({ path, text }) => {
     return path !== '/find' && !text.includes('MongoDB');

@@ -146,6 +146,44 @@ test('a broken file changes nothing of its own keys and everything of others, af
   await becomes(later, 202);
 });
 
+test('a Partner in the folder counts; its loss ends and opens nothing, after a restart too', async () => {
+  const key = newApiKey();
+  const file = 'filed.json';
+  const partner = (suspend: boolean) => ({
+    apiVersion: 'partner-ingest.io/v1alpha1',
+    kind: 'Partner',
+    metadata: { name: 'filed' },
+    spec: { suspend, keys: [{ secretName: 's-filed' }] },
+  });
+  const annotated = ['  annotations:', '    partner-ingest.io/cidrs: 192.0.2.1'];
+  await write('filed.yaml', manifest('filed', [...annotated, 'stringData:', `  a: ${key}`]));
+  await write(file, JSON.stringify(partner(false)));
+  await becomes(key, 202);
+  await write(file, JSON.stringify(partner(true)));
+  await becomes(key, 403);
+  await write(file, '{');
+  await eventually('the problem', async () => (await problems('unreadable_file')) === 1);
+  await controller.close();
+  controller = await world.start('controller');
+  await eventually('the problem', async () => (await problems('unreadable_file')) === 1);
+  expect(await status(key)).toBe(403);
+  await rm(join(world.keyFolder, file));
+  await eventually('the loss', async () => (await problems('partner_gone')) === 1);
+  expect(await status(key)).toBe(403);
+  await write(file, JSON.stringify(partner(false)));
+  await becomes(key, 202);
+
+  await controller.close();
+  const told = await world.spawn('controller');
+  await write(file, JSON.stringify({ ...partner(false), spec: { suspend: 'yes' } }));
+  const line =
+    /"kind":"Partner","id":"filed","problem":"invalid_partner".*"a Partner needs correction"/;
+  await eventually('the line', () => told.lines.some((one) => line.test(one)));
+  expect(await status(key)).toBe(202);
+  await told.stop();
+  controller = await world.start('controller');
+});
+
 test('a clear key is nowhere in MongoDB', async () => {
   for (const { name } of await world.stores.db.listCollections().toArray()) {
     const documents = await world.stores.db.collection(name).find().toArray();

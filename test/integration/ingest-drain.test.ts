@@ -1,12 +1,11 @@
 /** Signals, exit codes and failed starts of ingest, and a log that nobody reads. */
 import { afterAll, afterEach, describe, expect, test } from '@jest/globals';
 import { once } from 'node:events';
-import { request } from 'node:http';
 import { createServer } from 'node:net';
 import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
 import { withDeadline } from '../../internal/platform/process/deadline.ts';
 import { bodies, expectAnswer, head, openRaw, type RawConnection } from '../support/ingest.ts';
-import { INGEST_PATH, readinessOf, send } from '../support/http.ts';
+import { readinessOf, send } from '../support/http.ts';
 import { listen } from '../support/listen.ts';
 import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { eventually, HANG_MS } from '../support/wait.ts';
@@ -91,27 +90,6 @@ test.each([
   expect((await world.record(id))?.state).toBe('withdrawn');
 });
 
-test('with LOG_ACCEPTS, a record is logged although its client left before the answer', async () => {
-  const environment = { MONGODB_URI: (await set.door()).url, LOG_ACCEPTS: 'true' };
-  const ingest = await world.spawn('ingest', environment);
-  set.stallMajority();
-  const headers = { authorization: `Bearer ${world.key}`, 'user-agent': 'leaves' };
-  const leaving = request(`${ingest.url}${INGEST_PATH}`, { method: 'POST', headers });
-  leaving.on('error', () => {}).end('{"a":1}');
-  const record = await eventually(
-    'its record',
-    async () => (await world.records({ userAgent: 'leaves' }))[0],
-  );
-  leaving.destroy();
-  set.resumeMajority();
-  const line = await eventually('its line', () =>
-    ingest.lines.find((one) => one.includes(record._id)),
-  );
-  const told = { msg: 'recorded', request_id: record._id, partner: 'demo', status: 202 };
-  expect(JSON.parse(line)).toMatchObject({ ...told, body_sha256: record.bodySha256 });
-  expect(await ingest.stop()).toBe(0);
-});
-
 test.each(['HTTP_PORT', 'ADMIN_PORT'])(
   'a start that cannot succeed exits 1, as when the port of %s is in use',
   async (name) => {
@@ -128,7 +106,7 @@ test.each(['HTTP_PORT', 'ADMIN_PORT'])(
 const UNREAD_REQUESTS = 8_000;
 
 test('an ingest whose log nobody reads accepts requests, and ends on SIGTERM', async () => {
-  const { child, url, adminUrl } = await world.spawn('ingest', { LOG_ACCEPTS: 'true' });
+  const { child, url, adminUrl } = await world.spawn('ingest', { LOG_LEVEL: 'debug' });
   const exited = once(child, 'exit');
   child.stdout.pause();
   try {

@@ -2,9 +2,11 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { startService } from '../../deploy/local/processes.ts';
 import { MAX_CONNECTIONS_PER_ADDRESS, REFUSAL_BURST } from '../../internal/ingest/bounds.ts';
+import { trafficCollection } from '../../internal/traffic/traffic.ts';
 import { openCrowd } from '../support/crowd.ts';
 import { bodies, expectAnswer, head, openRaw, type RawConnection } from '../support/ingest.ts';
 import { INGEST_PATH, send, type Answer } from '../support/http.ts';
+import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { eventually } from '../support/wait.ts';
 import { NO_REDIS, worldOf, type InProcess } from '../support/world.ts';
 import { hashApiKey, keyIdOf } from '../../internal/partner/api-key.ts';
@@ -113,6 +115,30 @@ test('before the keys are loaded a submission is answered 500 and a look-up 503,
     ).toBe(3);
   } finally {
     await away.stop();
+  }
+});
+
+test('keys are read only once the controller counts the pod', async () => {
+  const set = await startReplicaSet(world.stores.mongodbUri);
+  const traffic = trafficCollection(world.stores.db);
+  const beats = () => traffic.countDocuments({ _id: /^pod / });
+  const before = await beats();
+  set.refuse('update', { code: 8000, codeName: 'Held' }, { only: traffic.collectionName });
+  const early = await startService('ingest', {
+    ...world.environment,
+    MONGODB_URI: (await set.door()).url,
+    LOG_LEVEL: 'info',
+  });
+  const ready = () => world.metric(early, 'partner_ingest_ready');
+  try {
+    await eventually('a second try', () => (set.commands.get('update') ?? 0) > 1);
+    expect([await ready(), await beats()]).toEqual([0, before]);
+    set.refuse('update');
+    await eventually('readiness', async () => (await ready()) === 1);
+    expect(await beats()).toBe(before + 1);
+  } finally {
+    await early.stop();
+    await set.close();
   }
 });
 

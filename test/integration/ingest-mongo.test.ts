@@ -1,8 +1,10 @@
 /** Ingest while its MongoDB hangs or dies. */
+import type { Document } from 'mongodb';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { withDeadline } from '../../internal/platform/process/deadline.ts';
 import { bodies, expectAnswer, idOf } from '../support/ingest.ts';
-import { send, type Answer } from '../support/http.ts';
+import { readinessOf, send, type Answer } from '../support/http.ts';
+import { startMongoWire } from '../support/mongo-wire.ts';
 import { openOwnWorld, type OwnWorld } from '../support/processing.ts';
 import { HANG_MS, HEAL_HANG_MS, eventually } from '../support/wait.ts';
 import type { InProcess } from '../support/world.ts';
@@ -65,3 +67,51 @@ test.each([
     }
   },
 );
+
+test("a full disk of MongoDB has its code at /readyz and MongoDB's own words in the log", async () => {
+  const { world, mongo } = own;
+  const wire = await startMongoWire(mongo.url);
+  const full = { index: 0, code: 14_031, errmsg: 'No space left on /data: { email: "x@y.z" }' };
+  let isFull = false;
+  const isWrite = (command: Document): boolean =>
+    'insert' in command || 'update' in command || 'findAndModify' in command;
+  wire.instead((command) =>
+    isFull && isWrite(command) ? { ok: 1, n: 0, nModified: 0, writeErrors: [full] } : undefined,
+  );
+  const names = ['ingest', 'processor'] as const;
+  const [pod, processor] = await Promise.all(
+    names.map((name) => world.spawn(name, { MONGODB_URI: wire.url })),
+  );
+  const postTo = (): Promise<Answer> => send(pod!.url, { key: world.key, body: '{"a":1}' });
+  try {
+    const id = idOf(await postTo());
+    await world.recordIn('rejected', id);
+    isFull = true;
+    expectAnswer(await postTo(), 500, bodies.internal);
+    await world.stores.requests.updateOne(
+      { _id: id },
+      { $set: { state: 'recorded', dueAt: new Date(0) } },
+    );
+    for (const service of [pod!, processor!]) {
+      const { codes, warnings } = await eventually('the warning', async () => {
+        const told = await readinessOf(service);
+        return told.codes.some(({ code }) => code === 'disk_full') && told;
+      });
+      expect(codes).toContainEqual({ code: 'disk_full', of: 'MongoDB' });
+      expect(warnings.join()).toMatch(/MongoDB at \S+: its disk is full, and .*14031/);
+      const logs = service.lines.join('\n');
+      expect(logs).toContain('No space left on /data: {…}');
+      expect(logs).not.toContain('x@y.z');
+    }
+    isFull = false;
+    await eventually('the warnings to end', async () => {
+      await postTo();
+      const told = await Promise.all([readinessOf(pod!), readinessOf(processor!)]);
+      return told.every(({ codes }) => codes.every(({ code }) => code !== 'disk_full'));
+    });
+  } finally {
+    isFull = false;
+    await Promise.all([pod!.stop(), processor!.stop()]);
+    await wire.close();
+  }
+});

@@ -1,7 +1,4 @@
 /** An installation knows itself: who may lead on a database, and two that share a Redis. */
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { writePartnerSecret } from '../../deploy/local/demo-keys.ts';
 import { startService, type ServiceProcess } from '../../deploy/local/processes.ts';
@@ -15,8 +12,10 @@ import { PARTNER_KEYS } from '../../internal/partner/key-document.ts';
 import { Closers } from '../../internal/platform/process/closers.ts';
 import { systemClock as clock } from '../../internal/platform/process/clock.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
+import { SUBMISSIONS } from '../../internal/submission/submission.ts';
 import { cliOf } from '../support/cli.ts';
-import { send } from '../support/http.ts';
+import { folderOfFile } from '../support/folder.ts';
+import { readinessOf, send } from '../support/http.ts';
 import { installationOf } from '../support/installation-id.ts';
 import { newRecord } from '../support/records.ts';
 import { storedKeys } from '../support/stored-keys.ts';
@@ -29,24 +28,13 @@ const { world, controller, ingest } = await worldOf(['controller', 'ingest'], {
 const { db } = world.stores;
 const cli = cliOf(world);
 const strangeKey = newApiKey();
-const folder = await mkdtemp(join(tmpdir(), 'strange-keys-'));
+const folder = folderOfFile();
 const closers = new Closers(createLogger('test', 'warn'));
 const store = new InstallationStore({ db, clock });
 
 beforeAll(() => writePartnerSecret(folder, { partner: 'strange', keys: [strangeKey] }));
-afterAll(async () => {
-  await closers.closeAll();
-  await rm(folder, { recursive: true });
-});
+afterAll(() => closers.closeAll());
 
-interface Health {
-  readonly ok: boolean;
-  readonly faults: readonly string[];
-  readonly warnings: readonly string[];
-}
-
-const healthOf = async ({ adminUrl }: { readonly adminUrl: string }): Promise<Health> =>
-  (await (await fetch(`${adminUrl}/readyz`)).json()) as Health;
 const status = async (key: string): Promise<number> =>
   (await send(ingest.url, { key, body: JSON.stringify(newApplication()) })).status;
 
@@ -63,7 +51,7 @@ const startStranger = (): Promise<ServiceProcess> =>
 
 const isRefused = (stranger: ServiceProcess): Promise<boolean> =>
   eventually('the refusal', async () => {
-    const { faults } = await healthOf(stranger);
+    const { faults } = await readinessOf(stranger);
     return faults.some((fault) => fault.includes(`partner keys are in folder ${world.keyFolder}`));
   });
 
@@ -73,7 +61,7 @@ test('a controller of another folder takes no lease, also when the leader goes, 
   const stranger = await startStranger();
   await isRefused(stranger);
   await eventually('the warning of the owner', async () => {
-    const { ok, warnings } = await healthOf(controller);
+    const { ok, warnings } = await readinessOf(controller);
     return ok && warnings.some((words) => words.includes(`controller of folder ${folder} uses`));
   });
   await controller.close();
@@ -105,7 +93,7 @@ test('a controller of another folder takes no lease, also when the leader goes, 
   // The former owner is the stranger now; what runs takes up the new id.
   const former = await startController(world.environment);
   await eventually('its refusal', async () =>
-    (await healthOf(former)).faults.some((fault) => fault.includes(`are in folder ${folder}`)),
+    (await readinessOf(former)).faults.some((fault) => fault.includes(`are in folder ${folder}`)),
   );
   await eventually('the new id in Redis', async () => {
     await status(strangeKey);
@@ -127,8 +115,14 @@ test('a document that was deleted comes back as it was, and nobody else gets the
   });
   const stranger = await startStranger();
   await isRefused(stranger);
+  // As in a database that was emptied.
+  await db.collection(SUBMISSIONS).dropIndexes();
   await db.collection(INSTALLATION).deleteMany({});
   expect(await installationOf(db)).toMatchObject({ id, keysOf });
+  await eventually('the indexes', async () => {
+    const names = (await db.collection(SUBMISSIONS).indexes()).map(({ name }) => name);
+    return names.includes('requests_idempotency');
+  });
   await isRefused(stranger);
   expect(await status(world.key)).toBe(202);
   await stranger.stop();
@@ -150,12 +144,12 @@ test('a database of an older version belongs to those whose keys it has', async 
     .insertOne({ ...keys!, holder: '', expiresAt: new Date(0), keys: ofNamespace });
   const stranger = await startController(other.environment);
   await eventually('the refusal', async () =>
-    (await healthOf(stranger)).faults.some((fault) => fault.includes('in namespace acme-keys')),
+    (await readinessOf(stranger)).faults.some((fault) => fault.includes('in namespace acme-keys')),
   );
   expect(await storedKeys(other.stores.db)).toHaveLength(ofNamespace.length);
   const order = `installation move directory:${other.keyFolder} --yes --why restored`;
   expect(await cliOf(other)(...order.split(' '))).toMatchObject({ code: 0 });
-  await eventually('the lease', async () => (await healthOf(stranger)).ok);
+  await eventually('the lease', async () => (await readinessOf(stranger)).ok);
 });
 
 test('of many processes that begin together on an empty database, all get one id and one owner', async () => {
@@ -199,7 +193,7 @@ test('a processor of another namespace neither works nor is ready until the data
   });
   closers.add('processor', () => processor.stop());
   await eventually('the refusal', async () =>
-    (await healthOf(processor)).faults.some((fault) => fault.includes('in namespace acme-keys')),
+    (await readinessOf(processor)).faults.some((fault) => fault.includes('in namespace acme-keys')),
   );
   expect(await own.record(record._id)).toEqual(record);
   await moved.move(await moved.read(), 'namespace:staging-keys');

@@ -217,7 +217,7 @@ class History {
   }
 
   async #reconcile(holder: string, list: SecretList, store = this.#store): Promise<void> {
-    const problems = await reconcileKeys(list, {
+    const { problems } = await reconcileKeys(list, {
       store,
       holder,
       allowPublished: false,
@@ -231,6 +231,7 @@ class History {
   #list(): SecretList {
     return {
       secrets: [...this.#secrets.values()],
+      partners: [],
       problems: [],
       complete: true,
       asOf: this.#clock.now(),

@@ -79,12 +79,13 @@ const many = (count: number): PartnerSecret[] =>
 
 const listOf = (secrets: readonly PartnerSecret[], complete = true): SecretList => ({
   secrets,
+  partners: [],
   problems: [],
   complete,
   asOf: new Date(),
 });
 const round = async (secrets: readonly PartnerSecret[], complete = true): Promise<void> => {
-  problems = await reconcileKeys(listOf(secrets, complete), leader);
+  ({ problems } = await reconcileKeys(listOf(secrets, complete), leader));
 };
 
 const stored = async (): Promise<string[]> =>
@@ -94,6 +95,26 @@ const codes = (): string[] => problems.map(({ code }) => code);
 const told = () => problems.filter(({ code }) => code === 'keys_would_end');
 const withKey = (one: PartnerSecret): PartnerSecret => secret(one.partnerId);
 const MINUTE_MS = 60_000;
+
+test('a bound that cannot be read keeps its last value, also under the next leader', async () => {
+  const one = secret('acme');
+  const withBound = (value: string) => ({
+    ...one,
+    ...readTerms({ 'partner-ingest.io/max-per-minute': value }),
+  });
+  const bound = async () => (await storedKeys(stores.db)).map(({ terms }) => terms.maxPerMinute);
+  await round([withBound('60')]);
+  await round([withBound('abc')]);
+  expect([await bound(), codes()]).toEqual([[60], ['invalid_limit']]);
+  leader = await leading('second');
+  await round([withBound('6o')]);
+  expect([await bound(), await stored()]).toEqual([[60], ['acme active']]);
+  // A new key of the partner has it, too.
+  await round([withBound('abc'), secret('acme', { name: 'second', uid: 'second' })]);
+  expect(await bound()).toEqual([60, 60]);
+  await round([withBound('90')]);
+  expect([await bound(), codes()]).toEqual([[90], []]);
+});
 
 describe('a loss of many Secrets', () => {
   const unusable = (one: PartnerSecret): PartnerSecret => ({
@@ -428,9 +449,9 @@ test('a partner whose last key ends soon is counted beside a revoked one without
       (await registry.getSingleMetric('partner_ingest_partners_keys_ending')?.get())?.values ?? [];
     return value?.value;
   };
-  expect(await counted()).toBe(0);
+  expect([await counted(), codes()]).toEqual([0, []]);
   await store.revoke(hashApiKey(leaked));
-  expect(await counted()).toBe(1);
+  expect([await counted(), codes()]).toEqual([1, ['key_revoked', 'keys_ending']]);
 });
 
 test('one Secret with 600 bad entries and one partner with 600 bad Secrets hide nothing of others', async () => {

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { ServiceName } from '../../deploy/local/processes.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
+import { OUTCOMES_PATH } from '../../internal/ingest/contract.ts';
 import { INSTALLATION } from '../../internal/installation/installation.ts';
 import { SUBMISSIONS } from '../../internal/submission/submission.ts';
 import type { loops } from '../../internal/telemetry/definition.ts';
@@ -28,9 +29,12 @@ const rights: Readonly<
   key_uses: ['ingest', 'update'],
   keys: ['ingest', 'find'],
   lease: ['standby', 'update'],
+  living_pods: ['ingest', 'update'],
   old_queue: 'needs no right: it asks Redis',
+  outcome_waits: ['ingest', 'find'],
   over_limit: ['ingest', 'update'],
   partner_secrets: ['controller', 'find'],
+  partner_status: 'needs no right: without `Partner`s it reads nothing',
   pods: 'needs no right: each pod shows its own fault',
   probe: 'needs no right: it asks ingest',
   reconcile: ['processor', 'find'],
@@ -65,12 +69,16 @@ async function use({ url }: InProcess): Promise<void> {
   for (const key of [world.key, newApiKey()]) await send(url, { key, body: '{}' });
 }
 
-/** A look-up that waits longer than its loop may fail. */
-async function holdWait({ url }: InProcess): Promise<void> {
+/** A look-up and outcomes that wait longer than their loops may fail. */
+async function holdWaits({ url }: InProcess): Promise<void> {
   const record = newRecord({ dueAt: new Date(Date.now() + 86_400_000) });
   await world.stores.requests.insertOne(record);
   const lookUp = { key: world.key, method: 'GET', path: `${INGEST_PATH}/${record._id}` };
-  void send(url, { ...lookUp, headers: { prefer: 'wait=30' } }).catch(() => {});
+  for (const path of [lookUp.path, OUTCOMES_PATH])
+    void send(url, { ...lookUp, path, headers: { prefer: 'wait=30' } }).catch(() => {});
+  // While this one waits, the other outcomes are read.
+  const shortly = { ...lookUp, path: OUTCOMES_PATH, headers: { prefer: 'wait=2' } };
+  expect((await send(url, shortly)).status).toBe(200);
   // Reads are answered in their order.
   expect((await send(url, lookUp)).status).toBe(200);
 }
@@ -82,7 +90,7 @@ async function start(of: Played) {
   if (of === 'controller') set.refuse('find', UNAUTHORIZED, { only: SUBMISSIONS });
   const process = await world.start(of === 'standby' ? 'controller' : of, {
     MONGODB_URI: (await set.door()).url,
-    RATE_LIMIT_MAX: '3',
+    RATE_LIMIT_MAX: '4',
   });
   return { of, set, process };
 }
@@ -92,13 +100,13 @@ async function play({ of, set, process }: Awaited<ReturnType<typeof start>>): Pr
   const left = new Set(mine.map(([loop]) => loop));
   const commands = new Set(mine.map(([, [, command = '']]) => command));
   const readyz = async (): Promise<string> => (await fetch(`${process.adminUrl}/readyz`)).text();
-  if (of === 'ingest') await holdWait(process);
+  if (of === 'ingest') await holdWaits(process);
   // A controller that cannot read whose database it is does not lead.
   const collections = of === 'controller' ? { except: INSTALLATION } : {};
   for (const command of commands) set.refuse(command, UNAUTHORIZED, collections);
   const allFailed = async (): Promise<boolean> => {
     if (of === 'ingest') await use(process);
-    const told = /failing loops: ([^:]*): MongoDB at [^"]*: we lack a right \(13\)/g;
+    const told = /failing loops: ([^:]*): MongoDB at [^"]*: we lack a right \(Unauthorized, 13\)/g;
     const loops = [...(await readyz()).matchAll(told)].flatMap(([, one = '']) => one.split(', '));
     for (const loop of loops)
       if ((await world.metric(process, 'partner_ingest_loop_failing', { loop })) === 1)

@@ -3,9 +3,14 @@ import type { LookupFunction } from 'node:net';
 import { afterAll, afterEach, describe, expect, test } from '@jest/globals';
 import PostalMime from 'postal-mime';
 import { startMailCatcher } from '../support/mail-catcher.ts';
-import { createMailer, type Mailer, type MailerLimits } from '../../internal/mail/mailer.ts';
+import {
+  createMailer,
+  clientNameOf,
+  relayOf,
+  type Mailer,
+  type MailerLimits,
+} from '../../internal/mail/mailer.ts';
 import type { HandOver } from '../../internal/mail/relay-answers.ts';
-import { clientNameOf, relayOf } from '../../internal/mail/relay.ts';
 import { withDeadline } from '../../internal/platform/process/deadline.ts';
 import { startRawRelay, type RawRelay } from '../support/raw-relay.ts';
 import { HANG_MS, HEAL_HANG_MS, eventually } from '../support/wait.ts';

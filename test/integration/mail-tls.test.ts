@@ -1,12 +1,10 @@
 /** TLS and AUTH with real relays and new certificates. */
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { afterAll, expect, test } from '@jest/globals';
 import { SMTPServer } from 'smtp-server';
-import { createMailer } from '../../internal/mail/mailer.ts';
-import { relayOf } from '../../internal/mail/relay.ts';
-import { makeCertificate } from '../support/certificate.ts';
+import { createMailer, relayOf } from '../../internal/mail/mailer.ts';
+import { certificateIn, makeCertificate } from '../support/certificate.ts';
+import { folderOfFile } from '../support/folder.ts';
 import { readinessOf } from '../support/http.ts';
 import { listen } from '../support/listen.ts';
 import { submit } from '../support/processing.ts';
@@ -17,8 +15,9 @@ const USER = 'relay-user';
 const PASSWORD = 'p@ss:w%rd/1';
 const LOGIN = `${USER}:${encodeURIComponent(PASSWORD)}`;
 
-const folder = mkdtempSync(join(tmpdir(), 'mail-tls-'));
-const [keyFile, certificateFile] = [join(folder, 'key.pem'), join(folder, 'ca.pem')];
+const folder = folderOfFile();
+makeCertificate(folder, ['DNS:localhost']);
+const certificateFile = join(folder, 'ca.pem');
 
 interface Relay {
   readonly port: number;
@@ -34,8 +33,7 @@ async function startRelay(tls: 'at once' | 'STARTTLS' | 'never'): Promise<Relay>
     void seen.push(`${what} ${secure ? 'encrypted' : 'in clear'}`);
   const server = new SMTPServer({
     secure: tls === 'at once',
-    key: readFileSync(keyFile),
-    cert: readFileSync(certificateFile),
+    ...certificateIn(folder),
     disabledCommands: tls === 'never' ? ['STARTTLS'] : [],
     allowInsecureAuth: true,
     authOptional: false,
@@ -65,11 +63,9 @@ async function startRelay(tls: 'at once' | 'STARTTLS' | 'never'): Promise<Relay>
 
 const { world, ingest } = await worldOf(['ingest']);
 
-beforeAll(() => makeCertificate(folder, ['DNS:localhost']));
 afterAll(async () => {
   const closed = servers.map((server) => new Promise<void>((resolve) => server.close(resolve)));
   await Promise.all(closed);
-  rmSync(folder, { recursive: true });
 });
 
 /** From this process, which does not trust the relay's certificate. */

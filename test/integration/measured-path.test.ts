@@ -2,7 +2,7 @@
 import { expect, test } from '@jest/globals';
 import { INSPECTED } from '../path/inspector.ts';
 import { measurePath } from '../path/measure.ts';
-import { longerThan, readRecorded } from '../path/recorded.ts';
+import { longerThan, readRecorded, summaryOf } from '../path/recorded.ts';
 import { newApplication, openWorld } from '../support/world.ts';
 
 test('a POST calls no more of our functions than recorded', async () => {
@@ -16,7 +16,9 @@ test('a POST calls no more of our functions than recorded', async () => {
       isCompleted: async (requestId) => (await world.record(requestId))?.state === 'completed',
     });
     expect(longerThan(readRecorded(), path)).toEqual([]);
-    // A measurement that misses what it measures would pass.
+    // A check that finds nothing would pass, and a measurement that misses what it measures.
+    const shorter = summaryOf({ ...path, processor: [] });
+    expect(longerThan(shorter, path)[0]).toMatch(/^the path of a POST has \d+ files, at most /);
     const files = new Set([...path.ingest, ...path.processor].map(({ file }) => file));
     for (const file of ['internal/ingest/submit-application.ts', 'internal/mail/mailer.ts'])
       expect(files).toContain(file);

@@ -1,7 +1,7 @@
 /** Partners on hold, disabled, and switched off by a Secret. */
 import { afterEach, expect, test } from '@jest/globals';
 import type { TrailEntry } from '../../internal/operators/trail/trail.ts';
-import { OPERATOR_AUDIT } from '../../internal/self-audit/put-aside.ts';
+import { OPERATOR_AUDIT } from '../../internal/self-audit/walk.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { operatorOf } from '../support/cli.ts';
 import { INGEST_PATH, lookedUp, send } from '../support/http.ts';
@@ -161,7 +161,7 @@ test('a Secret that does not count is listed by name, with what is wrong since w
       partner: 'odd',
       keys,
       annotations: {
-        'partner-ingest.io/max-per-minute': 'many',
+        'partner-ingest.io/not-after': 'tomorrow',
         'partner-ingest.io/status': 'on-holiday',
       },
     });
@@ -175,7 +175,7 @@ test('a Secret that does not count is listed by name, with what is wrong since w
     ['unknown_status', 'annotation partner-ingest.io/status must be "active" or "inactive"'],
     [
       'invalid_annotation',
-      expect.stringMatching(/max-per-minute .*; the keys of this Secret are not used$/),
+      expect.stringMatching(/not-after .*; the keys of this Secret are not used$/),
     ],
   ]);
   expect(new Set(seen.map(({ secret }) => secret))).toEqual(new Set(['partner-keys/partner-odd']));

@@ -15,7 +15,12 @@ import {
 } from '../../internal/submission/due-work.ts';
 import { EarlierRequests } from '../../internal/submission/earlier-requests.ts';
 import { reportLateBounces } from '../../internal/submission/operator-moves.ts';
-import { StatusReader, type ListQuery } from '../../internal/submission/status-reader.ts';
+import {
+  OutcomeReader,
+  StatusReader,
+  type Whose,
+  type ListQuery,
+} from '../../internal/submission/status-reader.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { newRecord, retention } from '../support/records.ts';
 import { storesOfFile } from '../support/test-stores.ts';
@@ -143,7 +148,11 @@ test.each([
   // One whose applicant many name asks alone.
   const many = { ...('mode' in mode ? mode.mode : {}), applicant: applicantOf(FINAL) };
   const open = Array.from({ length: 500 }, () => newRecord({ ...many, version: 1 }));
-  await stores.requests.insertMany(open);
+  // Were all open requests of one applicant, a scan of what is open would be right.
+  const others = Array.from({ length: 5_000 }, (_none, index) =>
+    newRecord({ ...many, version: 1, applicant: applicantOf(FINAL + 1 + index) }),
+  );
+  await stores.requests.insertMany([...open, ...others]);
   const [first] = open.map(({ _id }) => _id).toSorted();
   await earlier.of({ ...askerOf(FINAL), partnerId: 'demo', _id: first! });
   const [, alone] = await plansOf();
@@ -155,7 +164,7 @@ test.each([
   const [found, ...none] = await Promise.all(demo.map((asker) => earlier.of(asker)));
   expect([found, ...none]).toMatchObject([{ partnerId: 'demo' }, undefined, undefined, undefined]);
   expect(reads.splice(0).map(({ limit }) => limit)).toEqual([500, 500]);
-  await stores.requests.deleteMany({ _id: { $in: open.map(({ _id }) => _id) } });
+  await stores.requests.deleteMany({ _id: { $in: [...open, ...others].map(({ _id }) => _id) } });
 });
 
 /** A range of ids at a time. */
@@ -184,9 +193,38 @@ test.each<[name: string, index: string, query: ListQuery]>([
   await expectBounded(index);
 });
 
+test.each<[name: string, index: string, whose: Whose]>([
+  ['live', 'requests_outcomes', { partnerId: 'busy' }],
+  ['tests', 'requests_tests_outcomes', { partnerId: 'busy', test: true }],
+])('outcomes are read by their index: %s', async (_, index, whose) => {
+  const reader = new OutcomeReader({ db });
+  const endsAt = performance.now() + TIMEOUT_MS;
+  reads.length = 0;
+  const { place } = await reader.after(whose, { ms: 0, id: '' }, endsAt);
+  await reader.after(whose, place, endsAt);
+  await reader.marks(whose, place.ms - DAY_MS, place, 100, endsAt);
+  await reader.news(
+    [
+      { ...whose, ms: place.ms },
+      { ...whose, partnerId: 'demo', ms: 0 },
+    ],
+    TIMEOUT_MS,
+  );
+  const plans = await plansOf();
+  expect(plans.map(({ indexes }) => indexes)).toEqual(plans.map(() => [index]));
+  expect(plans.length).toBeGreaterThan(3);
+  for (const { maxTimeMS } of plans) expect(maxTimeMS).toBeLessThan(TIMEOUT_MS);
+});
+
 test('what operators search is read by ranges too', async () => {
   const support = new SupportQueries(db);
   await support.newest({ partner: 'busy' }, 50);
   await support.newest({ partner: 'busy', since: new Date(Date.now() - DAY_MS) }, 50);
   await expectBounded('requests_partner');
+});
+
+test('late bounces are compared with those of a day alone', async () => {
+  const support = new SupportQueries(db);
+  await support.bouncedWith('5.1.1', new Date(Date.now() - DAY_MS));
+  await expectBounded('requests_bounced');
 });

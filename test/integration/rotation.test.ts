@@ -1,13 +1,13 @@
 /** Credentials that change: a process leaves only if it is not let in any more. */
 import { X509Certificate } from 'node:crypto';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { createServer, type TLSSocket } from 'node:tls';
 import { join } from 'node:path';
 import { expect, test } from '@jest/globals';
 import { filesOfUri, writtenAt } from '../../internal/platform/process/follow-credentials.ts';
 import { authorityFiles } from '../../internal/platform/process/config.ts';
-import { makeCertificate } from '../support/certificate.ts';
+import { certificateIn, makeCertificate } from '../support/certificate.ts';
 import { folderOfFile } from '../support/folder.ts';
 import { send } from '../support/http.ts';
 import { listen } from '../support/listen.ts';
@@ -15,10 +15,7 @@ import { startReplicaSet } from '../support/replica-set/replica-set.ts';
 import { HEAL_HANG_MS, eventually } from '../support/wait.ts';
 import { newApplication, worldOf } from '../support/world.ts';
 
-interface Pair {
-  readonly cert: string;
-  readonly key: string;
-}
+type Pair = ReturnType<typeof certificateIn>;
 
 const folder = folderOfFile();
 const { world } = await worldOf();
@@ -43,14 +40,25 @@ test('a healthy process keeps its credentials; one that is not let in leaves to 
     const refused = await world.spawn('ingest', { MONGODB_URI: '', MONGODB_URI_FILE: refusedFile });
 
     // Such credentials let nobody in.
-    fileOf('healthy', world.stores.mongodbUri.replace('mongodb://', 'mongodb://app:wrong@'));
+    fileOf('healthy', withPassword('wrong'));
     fileOf('refused', withPassword('new'));
     set.changeLogin({ username: 'app', password: 'new' });
     await eventually('leaving', () => refused.child.exitCode !== null, HEAL_HANG_MS);
     expect(await refused.exited).toEqual({ code: 0, signal: null });
 
-    // It has looked at its files as often.
+    // It has looked at its files as often, and tells that they would not let it in.
     expect(healthy.child.exitCode).toBeNull();
+    const readiness = await eventually(
+      'the warning',
+      async () => {
+        const answer = await fetch(`${healthy.adminUrl}/readyz`);
+        const text = await answer.text();
+        return text.includes('a new start would be refused') && { status: answer.status, text };
+      },
+      HEAL_HANG_MS,
+    );
+    expect(readiness.status).toBe(200);
+    expect(readiness.text).not.toContain('wrong');
     const body = JSON.stringify(newApplication());
     expect((await send(healthy.url, { key: world.key, body })).status).toBe(202);
 
@@ -67,10 +75,7 @@ test('a renewed certificate is taken where the server ends old connections witho
     const files = join(folder, name);
     mkdirSync(files);
     makeCertificate(files);
-    const [cert, key] = ['ca.pem', 'key.pem'].map((file) =>
-      readFileSync(join(files, file), 'utf8'),
-    );
-    return { cert: cert!, key: key! };
+    return certificateIn(files);
   }) as [Pair, Pair, Pair];
   let taken = old;
   const open = new Set<TLSSocket>();
@@ -92,7 +97,7 @@ test('a renewed certificate is taken where the server ends old connections witho
   );
   const port = await listen(front);
   try {
-    const textOf = ({ cert, key }: Pair): string => cert + key;
+    const textOf = ({ cert, key }: Pair): string => `${String(cert)}${String(key)}`;
     const pem = fileOf('renewed.pem', textOf(old));
     const options = `tls=true&tlsCAFile=${join(folder, 'server', 'ca.pem')}&tlsCertificateKeyFile=${pem}`;
     const MONGODB_URI = `mongodb://127.0.0.1:${port}/?directConnection=true&${options}`;
@@ -113,6 +118,24 @@ test('a renewed certificate is taken where the server ends old connections witho
     for (const client of open) client.destroy();
     front.close();
   }
+});
+
+test('a start that fails ends with its reason in plain words, of which a running process warns before', async () => {
+  const MAIL_TEMPLATES = join(folder, 'texts');
+  cpSync('internal/mail/templates', MAIL_TEMPLATES, { recursive: true });
+  const MONGODB_URI_FILE = fileOf('texts-uri', world.stores.mongodbUri);
+  const environment = { MONGODB_URI: '', MONGODB_URI_FILE, MAIL_TEMPLATES };
+  const processor = await world.spawn('processor', environment);
+  writeFileSync(join(MAIL_TEMPLATES, 'login-instructions.txt'), 'no link');
+  const told = async (): Promise<string> => (await fetch(`${processor.adminUrl}/readyz`)).text();
+  await eventually(
+    'the warning',
+    async () => /a new start would be refused: MAIL_TEMPLATES: /.test(await told()),
+    HEAL_HANG_MS,
+  );
+  await expect(world.spawn('processor', environment)).rejects.toThrow(
+    /\nprocessor: could not start: MAIL_TEMPLATES: 1 fault[^{]*login-instructions\.txt: /,
+  );
 });
 
 test('the files that a URI names count as credentials', () => {

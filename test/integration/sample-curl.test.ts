@@ -1,4 +1,4 @@
-/** The samples for partners in curl (docs/samples.md). */
+/** The samples for partners in curl (docs/samples). */
 import { testSample } from '../support/samples.ts';
 
-await testSample('curl', ['submit.sh', 'list.sh'], 'sh');
+await testSample('curl', ['submit.sh', 'list.sh', 'follow.sh'], 'sh');

@@ -1,4 +1,4 @@
-/** The samples for partners in Java (docs/samples.md). */
+/** The samples for partners in Java (docs/samples). */
 import { testSample } from '../support/samples.ts';
 
-await testSample('Java', ['Submit.java', 'ListAll.java'], 'java');
+await testSample('Java', ['Submit.java', 'ListAll.java', 'Follow.java'], 'java');

@@ -1,4 +1,4 @@
-/** The samples for partners in Node (docs/samples.md). */
+/** The samples for partners in Node (docs/samples). */
 import { testSample } from '../support/samples.ts';
 
-await testSample('Node', ['submit.mjs', 'list.mjs'], 'node');
+await testSample('Node', ['submit.mjs', 'list.mjs', 'follow.mjs'], 'node');

@@ -1,4 +1,4 @@
-/** The samples for partners in Python (docs/samples.md). */
+/** The samples for partners in Python (docs/samples). */
 import { testSample } from '../support/samples.ts';
 
-await testSample('Python', ['submit.py', 'list.py'], 'python3');
+await testSample('Python', ['submit.py', 'list.py', 'follow.py'], 'python3');

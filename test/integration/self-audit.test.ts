@@ -1,6 +1,6 @@
 /** The audit by the leading controller. */
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { AccountQueries } from '../../internal/account/account-queries.ts';
+import { AccountQueries } from '../../internal/account/account-store.ts';
 import { accountCollection, type Account } from '../../internal/account/account.ts';
 import { aside } from '../../internal/operators/orders/moves.ts';
 import type { OrderContext } from '../../internal/operators/orders/order.ts';
@@ -15,8 +15,7 @@ import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { createControllerMetrics } from '../../internal/telemetry/metrics.ts';
 import { createRegistry } from '../../internal/platform/process/registry.ts';
 import { findingName, kinds, type Kind } from '../../internal/self-audit/rules.ts';
-import { PutAside } from '../../internal/self-audit/put-aside.ts';
-import { suspectsAt, whereAside } from '../../internal/self-audit/walk.ts';
+import { PutAside, suspectsAt, whereAside } from '../../internal/self-audit/walk.ts';
 import { requestView } from '../../internal/operators/view/request.ts';
 import { DAY_MS } from '../../internal/platform/process/clock.ts';
 import { newTestClock, recordOf } from '../support/records.ts';

@@ -1,7 +1,7 @@
 /** Two installations on one Redis or Redis Cluster, and the queue of older versions. */
 import { afterAll, expect, test } from '@jest/globals';
 import { Queue, Worker } from 'bullmq';
-import { OldQueue } from '../../internal/queue/old-queue.ts';
+import { OldQueue } from '../../internal/queue/enqueue.ts';
 import { Closers } from '../../internal/platform/process/closers.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
 import { send } from '../support/http.ts';

@@ -2,7 +2,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { duplicateReason } from '../../internal/application/reasons.ts';
 import { newApiKey } from '../../internal/partner/api-key.ts';
-import { LIST_PATH } from '../../internal/ingest/contract.ts';
+import { LIST_PATH, OUTCOMES_PATH } from '../../internal/ingest/contract.ts';
 import { firstIdAt, newId } from '../../internal/platform/stores/ids.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { bodies, expectAnswer, idOf } from '../support/ingest.ts';
@@ -305,6 +305,8 @@ describe('the list', () => {
     await insert({});
     expect(await allPages(`until=${at(-1)}`, arrives)).toEqual(idsOf(mine));
     const newest = await list('');
+    const limits = { of_address: 1_000_000, of_address_seconds: 60 };
+    expect(newest.json).toMatchObject({ data: { limits, last_day: expect.any(Object) } });
     expect(idsIn(newest)).toHaveLength(100);
     expect(idsIn(await list('', { key: world.key }))).not.toContain(mine[0]!._id);
   });
@@ -365,7 +367,7 @@ describe('the list', () => {
       ['state=completed&state=x', 'state must be given once'],
       [
         `cursor=${'x'.repeat(5_000)}`,
-        `cursor must be a next_cursor of a page before, not '${'x'.repeat(100)}…'`,
+        `cursor must be a next_cursor that keys of this partner and mode were answered, not '${'x'.repeat(100)}…'`,
       ],
     ] as const)
       expectAnswer(await list(query), 400, JSON.stringify({ error: `Query parameter ${fault}` }));
@@ -403,14 +405,14 @@ test('switched off, the paths are answered 404, and a 202 has no Location', asyn
   const off = await world.start('ingest', { STATUS_ENDPOINT: 'false' });
   const { _id: id } = await insert({});
   for (const method of ['GET', 'HEAD', 'POST', 'DELETE']) {
-    for (const path of [`${INGEST_PATH}/${id}`, LIST_PATH]) {
+    for (const path of [`${INGEST_PATH}/${id}`, LIST_PATH, OUTCOMES_PATH]) {
       const answer = await send(off.url, { key: world.key, method, path });
       expect([answer.status, answer.headers['allow']]).toEqual([404, undefined]);
       if (method !== 'HEAD') expect(answer.text).toBe(bodies.notFound);
     }
   }
   const document = await (await fetch(`${off.adminUrl}/openapi.json`)).text();
-  expect(document).not.toMatch(/lookUpStatus|listSubmissions|Location/);
+  expect(document).not.toMatch(/lookUpStatus|listSubmissions|followOutcomes|Location/);
   const accepted = await send(off.url, { key: world.key, body: '{}' });
   expect([accepted.status, accepted.headers['location']]).toEqual([202, undefined]);
   await off.close();

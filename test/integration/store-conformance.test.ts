@@ -6,10 +6,9 @@ import { expect, test } from '@jest/globals';
 import * as fc from 'fast-check';
 import { Binary, type Db } from 'mongodb';
 import type { Applicant } from '../../internal/application/fields.ts';
-import { AccountQueries } from '../../internal/account/account-queries.ts';
+import { AccountQueries, AccountStore } from '../../internal/account/account-store.ts';
 import { ACCOUNTS, TEST_ACCOUNTS, type MailOutcome } from '../../internal/account/account.ts';
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
-import { AccountStore } from '../../internal/account/account-store.ts';
 import { LedgerStore } from '../../internal/account/mail-ledger.ts';
 import { createLogger } from '../../internal/platform/process/log.ts';
 import {
@@ -19,15 +18,16 @@ import {
 } from '../../internal/submission/group-commit.ts';
 import { DueWork } from '../../internal/submission/due-work.ts';
 import { EarlierRequests } from '../../internal/submission/earlier-requests.ts';
-import { asLastError, type Fact } from '../../internal/submission/facts.ts';
-import { eventsOf, openStates, states, type State } from '../../internal/submission/states.ts';
-import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import {
+  asLastError,
   RECORD_SCHEMA,
   SUBMISSIONS,
+  type Fact,
   type SubmissionRecord,
   type OpenRecord,
 } from '../../internal/submission/submission.ts';
+import { eventsOf, openStates, states, type State } from '../../internal/submission/states.ts';
+import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { Withdrawals } from '../../internal/submission/withdrawals.ts';
 import { WorkerMoves } from '../../internal/submission/worker-moves.ts';

@@ -66,7 +66,7 @@ class Use {
   static String submit() throws ApiException {
     Application application = new Application()
         .email("ada@example.com").businessName("Ada Ltd").ein("123456789");
-    return new SubmissionsApi().submitApplication(application, null).getData().getRequestId();
+    return new SubmissionsApi().submitApplication(application, null, null).getData().getRequestId();
   }
 
   static List<String> why(String requestId) throws ApiException {

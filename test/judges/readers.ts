@@ -2,7 +2,7 @@
 import { zstdDecompressSync } from 'node:zlib';
 import { Binary } from 'mongodb';
 import { parseApplication, parseJsonObject } from '../../internal/application/parse-application.ts';
-import { relationOf } from '../../internal/operators/cli/erase.ts';
+import { relationOf } from '../../internal/operators/orders/erase.ts';
 import { printableJson } from '../../internal/operators/view/terminal.ts';
 import { bodyInWords, recordJson } from '../../internal/operators/view/record.ts';
 import type { SubmissionRecord } from '../../internal/submission/submission.ts';

@@ -56,11 +56,8 @@ describe('a faulty API server', () => {
     // The restarted server reports no deletion to a watch of an older version.
     await own.remove('victim');
     await keysStay();
-    await eventually(
-      'unreadiness',
-      async () => !(await fetch(`${controller.adminUrl}/readyz`)).ok,
-      HANG_MS,
-    );
+    const isReady = async () => (await fetch(`${controller.adminUrl}/readyz`)).ok;
+    await eventually('unreadiness', async () => !(await isReady()), HANG_MS);
     await keysStay();
     await api.start();
     await own.becomes(added, 202);
@@ -68,7 +65,7 @@ describe('a faulty API server', () => {
     await own.remove('meanwhile');
     await own.becomes(added, 401);
     await keysStay();
-    expect((await fetch(`${controller.adminUrl}/readyz`)).status).toBe(200);
+    await eventually('readiness', isReady);
   });
 
   test('when it hangs, this is noticed although no connection breaks', async () => {

@@ -245,27 +245,65 @@ describe('an API server', () => {
     await helm(['uninstall', ...named.filter((word) => !['-f', '-', CHART].includes(word))]);
   });
 
-  test('upgrades that switch autoscaling on keep the number of pods', async () => {
-    const change = async (verb: string, values: Json): Promise<void> => {
-      const args = [verb, 'scaled', CHART, '--kubeconfig', KUBECONFIG, '--namespace', home];
-      const { code, err } = await helm([...args, '-f', '-'], {
-        ...production,
-        partnerKeys: { ...partnerKeys, createNamespace: false },
-        ...values,
-      });
-      expect({ code, err: code === 0 ? '' : err }).toEqual({ code: 0, err: '' });
+  const inHome = ['--kubeconfig', KUBECONFIG, '--namespace', home];
+  /** Installs or upgrades; returns why not. */
+  async function change(verb: string, release: string, values: Json): Promise<string> {
+    const given = { ...production, ...values };
+    const { code, err } = await helm([verb, release, CHART, ...inHome, '-f', '-'], given);
+    return code === 0 ? '' : err;
+  }
+  const existing = { partnerKeys: { ...partnerKeys, createNamespace: false } };
+
+  test('an autoscaler keeps its number of pods, also through a switch and a rollback', async () => {
+    const to = async (release: string, verb: string, ingest: Json): Promise<void> => {
+      const { logLevel = 'info', ...own } = ingest;
+      expect(await change(verb, release, { ...existing, logLevel, ingest: own })).toBe('');
     };
-    const deployment = ['--namespace', home, 'deployment', 'scaled-partner-ingest-ingest'];
-    const replicas = (): Promise<string> =>
-      kubectl(['get', ...deployment, '--output=jsonpath={.spec.replicas}']);
-    await change('install', { ingest: { replicaCount: 4 } });
-    expect(await replicas()).toBe('4');
-    const autoscaling = { enabled: true, minReplicas: 3 };
-    await change('upgrade', { ingest: { replicaCount: 4, autoscaling } });
-    expect(await replicas()).toBe('4');
+    const deployment = (release: string): string[] => [
+      '--namespace',
+      home,
+      'deployment',
+      `${release}-partner-ingest-ingest`,
+    ];
+    const replicas = (release: string): Promise<string> =>
+      kubectl(['get', ...deployment(release), '--output=jsonpath={.spec.replicas}']);
     // An autoscaler scales like this.
-    await kubectl(['scale', ...deployment, '--replicas=7']);
-    await change('upgrade', { ingest: { replicaCount: 4, autoscaling }, logLevel: 'warn' });
-    expect(await replicas()).toBe('7');
+    const scale = (release: string, pods: number): Promise<string> =>
+      kubectl(['scale', ...deployment(release), `--replicas=${pods}`]);
+    await to('scaled', 'install', { replicaCount: 4 });
+    expect(await replicas('scaled')).toBe('4');
+    const autoscaling = { enabled: true, minReplicas: 3 };
+    await to('scaled', 'upgrade', { replicaCount: 4, autoscaling });
+    expect(await replicas('scaled')).toBe('4');
+    await scale('scaled', 7);
+    await to('scaled', 'upgrade', { replicaCount: 4, autoscaling, logLevel: 'warn' });
+    expect(await replicas('scaled')).toBe('7');
+
+    await to('auto', 'install', { autoscaling });
+    await scale('auto', 5);
+    await to('auto', 'upgrade', { autoscaling, logLevel: 'warn' });
+    await scale('auto', 9);
+    const { code } = await helm(['rollback', 'auto', '1', ...inHome]);
+    expect([code, await replicas('auto')]).toEqual([0, '9']);
+  });
+
+  test('an installation keeps its names, and its namespace of keys is of no other release', async () => {
+    const release = `of-the-northern-region-${home}-1`;
+    // What the chart made of this name before it had a hash.
+    const former = `${release}-partner-ingest`.slice(0, 40).replace(/-$/, '');
+    const keysOf = `${former}-keys`;
+    const first = { fullnameOverride: former, partnerKeys: { namespace: keysOf } };
+    expect(await change('install', release, first)).toBe('');
+    expect(await change('upgrade', release, {})).toBe('');
+    const { out } = await helm(['get', 'manifest', release, ...inHome]);
+    expect(out).toContain(`name: "${former}-ingest"`);
+    expect(out).toContain(`value: ${keysOf}\n`);
+    const other = { fullnameOverride: 'other', partnerKeys: { namespace: keysOf } };
+    expect(await change('install', 'other', other)).toContain(
+      `the namespace ${keysOf} of the partner keys is made by the release ${home}/${release}`,
+    );
+    const shared = { ...other, partnerKeys: { namespace: keysOf, createNamespace: false } };
+    expect(await change('install', 'other', shared)).toBe('');
+    await kubectl(['delete', 'namespace', keysOf, '--wait=false']);
   });
 });

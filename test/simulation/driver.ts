@@ -122,6 +122,8 @@ export function driverOf<T extends { _id: string }>(
       wire(() => documents.find(filter, options).length),
     deleteOne: (filter: Document) =>
       write((durable) => ({ deletedCount: documents.delete(filter, { durable }) })),
+    deleteMany: (filter: Document) =>
+      write((durable) => ({ deletedCount: documents.deleteAll(filter, { durable }) })),
   };
   return collection as unknown as Collection<T>;
 }

@@ -4,8 +4,11 @@ import type { Collection } from 'mongodb';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { systemClock } from '../../internal/platform/process/clock.ts';
 import { GroupCommit, groupCommitLimits } from '../../internal/submission/group-commit.ts';
-import { newRecord } from '../../internal/submission/new-record.ts';
-import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import {
+  newRecord,
+  SUBMISSIONS,
+  type SubmissionRecord,
+} from '../../internal/submission/submission.ts';
 import { HANG_MS } from '../support/wait.ts';
 import { databaseOf, driverOf, type Wire } from './driver.ts';
 import { MemoryCollection } from './memory-collection.ts';

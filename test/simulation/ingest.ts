@@ -89,6 +89,8 @@ function toolsOf(world: World, process: SimProcess): SubmitTools {
       countTest: () => Promise.reject(new Error('no test is played')),
     },
     lookUps: false,
+    receipts: undefined,
+    log: silent,
     commits: group,
     outages: { note: () => {} },
     refusals: { keep: () => {} },

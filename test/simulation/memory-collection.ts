@@ -93,6 +93,13 @@ export class MemoryCollection {
     return 1;
   }
 
+  /** Returns how many matched. */
+  deleteAll(filter: Document, options: UpdateOptions = {}): number {
+    const found = this.#candidates(filter).filter((document) => matches(document, filter));
+    for (const { _id } of found) this.delete({ _id }, options);
+    return found.length;
+  }
+
   /** Candidates of a filter: one document if it names an id. */
   #candidates({ _id: id }: Document): readonly Stored[] {
     if (typeof id !== 'string') return this.all();
@@ -169,6 +176,8 @@ function holds(value: unknown, operator: string, operand: unknown): boolean {
       return isBelow(operand, value) || equal(value, operand);
     case '$gt':
       return isBelow(operand, value);
+    case '$regex':
+      return typeof value === 'string' && new RegExp(operand as string).test(value);
     default:
       throw new Error(`the model knows no ${operator}`);
   }

@@ -1,6 +1,6 @@
 /** A simulated operator with the commands of internal/operators/cli. */
 import { AccountCorrections } from '../../internal/account/account-corrections.ts';
-import { AccountQueries } from '../../internal/account/account-queries.ts';
+import { AccountQueries } from '../../internal/account/account-store.ts';
 import { PartnerHolds } from '../../internal/partner/flags.ts';
 import type { OperatorAction } from '../../internal/operators/trail/trail.ts';
 import {
@@ -10,7 +10,7 @@ import {
   type Command,
   type Report,
 } from '../../internal/operators/cli/command.ts';
-import { applicantOf, erase } from '../../internal/operators/cli/erase.ts';
+import { erase } from '../../internal/operators/cli/erase.ts';
 import {
   bounce,
   close,
@@ -20,6 +20,8 @@ import {
   resend,
   retry,
 } from '../../internal/operators/cli/orders.ts';
+import { applicantOf } from '../../internal/operators/orders/erase.ts';
+import { OrderRefused } from '../../internal/operators/orders/order.ts';
 import { OperatorMoves } from '../../internal/submission/operator-moves.ts';
 import { SupportQueries } from '../../internal/submission/support-queries.ts';
 import { bulkOrders, type BulkOrder, type OrderEvent } from './plan.ts';
@@ -95,7 +97,7 @@ export function commandsOn(
       if (report.fault !== undefined) throw report.fault;
       return { told, code: report.code };
     } catch (error) {
-      if (!(error instanceof CommandError)) throw error;
+      if (!(error instanceof CommandError || error instanceof OrderRefused)) throw error;
       return { code: EXIT.ok, whyNot: error.message };
     }
   };

@@ -1,14 +1,13 @@
 /** A simulated processor of the parts of cmd/processor/wire.ts. */
 import { processSubmission } from '../../internal/processor/attempt.ts';
-import { Holds } from '../../internal/processor/holds.ts';
+import { Holds, OutageGate } from '../../internal/processor/outage-gate.ts';
 import { FINISH_WORK_MS, Line, worksOf } from '../../internal/processor/line.ts';
-import { OutageGate } from '../../internal/processor/outage-gate.ts';
 import { Reconcile, RECONCILE_EVERY_MS } from '../../internal/processor/reconcile.ts';
 import type { AttemptTools } from '../../internal/processor/step.ts';
 import type { Clock } from '../../internal/platform/process/clock.ts';
 import { MailGate } from '../../internal/mail/mail-gate.ts';
-import { loadTemplates } from '../../internal/mail/templates.ts';
-import { PartnerLabels } from '../../internal/telemetry/partner-labels.ts';
+import { loadTemplates } from '../../internal/mail/message.ts';
+import { PartnerLabels } from '../../internal/telemetry/metrics.ts';
 import type { SimProcess } from './scheduler.ts';
 import { noMetric, noMetrics, silent, type World } from './world.ts';
 

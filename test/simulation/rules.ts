@@ -9,7 +9,11 @@ import {
   moves,
   type Actor,
 } from '../../internal/submission/states.ts';
-import { FIRST_DUE_MS, type SubmissionRecord } from '../../internal/submission/submission.ts';
+import {
+  FIRST_DUE_MS,
+  FIRST_SIGHT_GRACE_MS,
+  type SubmissionRecord,
+} from '../../internal/submission/submission.ts';
 import { judgeHistory, type Asked } from '../support/history-rules.ts';
 import type { SentMail } from './relay.ts';
 import { judgeEnded } from './told.ts';
@@ -237,12 +241,15 @@ function askedOf(
   };
 }
 
+/** Not before has reconcile a record without a claim. */
+const RECONCILED_MS = FIRST_DUE_MS + FIRST_SIGHT_GRACE_MS;
+
 /** Says whether ingest died or was cut off until reconcile found the record. */
 function wasCutOff(world: World, { ingest, at }: Sent): boolean {
   return world.disturbances.some(({ kind, process, from, until }) =>
     kind === 'cutOff'
       ? from <= at + FIRST_DUE_MS && until > at + FIRST_DUE_MS
-      : process === ingest && until >= at,
+      : process === ingest && from <= at + RECONCILED_MS && until >= at,
   );
 }
 

@@ -4,9 +4,8 @@
  */
 import { ACCOUNTS, TEST_ACCOUNTS } from '../../internal/account/account.ts';
 import { PARTNER_HOLDS } from '../../internal/partner/flags.ts';
-import { asLastError } from '../../internal/submission/facts.ts';
+import { asLastError, SUBMISSIONS } from '../../internal/submission/submission.ts';
 import { isOpen } from '../../internal/submission/states.ts';
-import { SUBMISSIONS } from '../../internal/submission/submission.ts';
 import { databaseOf, driverOf, type Wire } from './driver.ts';
 import { startIngestProcess } from './ingest.ts';
 import { MemoryCollection } from './memory-collection.ts';

@@ -61,14 +61,15 @@ export async function textOf(page: Page): Promise<string> {
 /** The rest of a long list shows nothing new. */
 const PICTURE_HEIGHT = 1_600;
 
-/** Whether pictures are kept: they then show minutes of load. */
-export const PICTURED = process.env['PICTURES'] !== undefined;
-
-/** Saves pictures for docs/console.md, of a desk and of a phone, with `PICTURES=docs/images`. */
+/**
+ * Saves pictures for docs/console.md, of a desk and of a phone, with `PICTURES=docs/images`. One
+ * whose name ends in `-dark` is of the dark scheme.
+ */
 export async function picture(page: Page, name: string): Promise<void> {
   const folder = join(ROOT, process.env['PICTURES'] ?? '.run/pictures');
   await mkdir(folder, { recursive: true });
-  await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: 'light' }]);
+  const value = name.endsWith('-dark') ? 'dark' : 'light';
+  await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value }]);
   for (const [width, height, end] of [
     [390, 844, '-phone'],
     [1_440, 900, ''],
@@ -79,9 +80,8 @@ export async function picture(page: Page, name: string): Promise<void> {
       'new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)))',
     );
     const whole = (await page.evaluate('document.documentElement.scrollHeight')) as number;
-    await page.screenshot({
-      path: `${join(folder, name + end)}.png`,
-      clip: { x: 0, y: 0, width, height: Math.min(whole, PICTURE_HEIGHT) },
-    });
+    // What stays in sight then ends where the picture does.
+    await page.setViewport({ width, height: Math.max(height, Math.min(whole, PICTURE_HEIGHT)) });
+    await page.screenshot({ path: `${join(folder, name + end)}.png` });
   }
 }

@@ -1,6 +1,6 @@
 /** Self-signed certificates, new for each test. */
 import { execFileSync } from 'node:child_process';
-import { chmodSync } from 'node:fs';
+import { chmodSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /**
@@ -13,3 +13,9 @@ export function makeCertificate(folder: string, names: readonly string[] = ['IP:
   execFileSync('openssl', ['req', ...kind, ...subject, ...files], { stdio: 'ignore' });
   chmodSync(join(folder, 'key.pem'), 0o644);
 }
+
+/** What a server needs of them. */
+export const certificateIn = (folder: string): { readonly key: Buffer; readonly cert: Buffer } => ({
+  key: readFileSync(join(folder, 'key.pem')),
+  cert: readFileSync(join(folder, 'ca.pem')),
+});

@@ -93,8 +93,8 @@ export function operatorOf({
       return { id, application };
     },
     /** A completed application and its e-mails. */
-    completed: async () => {
-      const application = newApplication();
+    completed: async (given: object = {}) => {
+      const application = { ...newApplication(), ...given };
       const id = await submit(world, ingest, application);
       await world.recordIn('completed', id);
       const mails = () => world.mail.mailsTo(application.email);

@@ -1,5 +1,5 @@
 /** Generates clients of the OpenAPI document in three languages, and compiles them. */
-import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { cached, installLog } from '../../deploy/local/stores/cache.ts';
 import { findProgram, run } from '../../deploy/local/stores/process.ts';
@@ -9,53 +9,8 @@ import { ROOT } from '../../tools/root.ts';
 const PART = 'clients-2';
 const TIMEOUT_MS = 10 * 60_000;
 const PIP = ['openapi-python-client==0.29.1', 'mypy==2.4.1', 'types-python-dateutil'];
-const PACKAGE = 'example.ingest';
-
-const dependency = (name: string): string => {
-  const [group, artifact, version] = name.split(':');
-  return `<groupId>${group}</groupId><artifactId>${artifact}</artifactId><version>${version}</version>`;
-};
-const POM = `<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  ${dependency('example:client:1')}
-  <properties>
-    <maven.compiler.release>17</maven.compiler.release>
-    <project.build.sourceEncoding>UTF-8</project.build.sourceEncoding>
-  </properties>
-  <dependencies>
-    ${[
-      'com.fasterxml.jackson.core:jackson-databind:2.21.8',
-      'com.fasterxml.jackson.datatype:jackson-datatype-jsr310:2.21.8',
-      'jakarta.annotation:jakarta.annotation-api:2.1.1',
-    ]
-      .map((name) => `<dependency>${dependency(name)}</dependency>`)
-      .join('')}
-  </dependencies>
-  <build><plugins>
-    <plugin>${dependency('org.apache.maven.plugins:maven-compiler-plugin:3.15.0')}</plugin>
-    <plugin>
-      ${dependency('org.openapitools:openapi-generator-maven-plugin:7.25.0')}
-      <executions><execution>
-        <goals><goal>generate</goal></goals>
-        <configuration>
-          <inputSpec>\${project.basedir}/openapi.json</inputSpec>
-          <generatorName>java</generatorName>
-          <library>native</library>
-          <generateApiTests>false</generateApiTests>
-          <generateModelTests>false</generateModelTests>
-          <configOptions>
-            <openApiNullable>false</openApiNullable>
-            <useJakartaEe>true</useJakartaEe>
-            <modelPackage>${PACKAGE}</modelPackage>
-            <apiPackage>${PACKAGE}</apiPackage>
-            <invokerPackage>${PACKAGE}</invokerPackage>
-          </configOptions>
-        </configuration>
-      </execution></executions>
-    </plugin>
-  </plugins></build>
-</project>
-`;
+/** Of the Java client. */
+const POM = join(ROOT, 'test/support/client.pom.xml');
 
 /** Where the generators and compilers of each language are. */
 interface Tools {
@@ -64,7 +19,7 @@ interface Tools {
 }
 
 const maven = (tools: string, folder: string, ...options: string[]): string[] => {
-  writeFileSync(join(folder, 'pom.xml'), POM);
+  copyFileSync(POM, join(folder, 'pom.xml'));
   const repository = `-Dmaven.repo.local=${join(tools, 'maven')}`;
   return ['mvn', '--batch-mode', repository, '--file', join(folder, 'pom.xml'), ...options];
 };

@@ -7,9 +7,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
   CoreV1Api,
+  CustomObjectsApi,
   KubeConfig,
   KubernetesObjectApi,
   type KubernetesObject,
+  type V1RoleBinding,
 } from '@kubernetes/client-node';
 import { parse, stringify } from 'yaml';
 import { freePort } from '../../deploy/local/stores/wait.ts';
@@ -44,14 +46,16 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 export class Cluster {
   readonly core: CoreV1Api;
-  readonly #objects: KubernetesObjectApi;
+  readonly custom: CustomObjectsApi;
+  readonly objects: KubernetesObjectApi;
 
   constructor() {
     const kubernetes = new Kubernetes(kubeconfigOfTests());
     this.core = kubernetes.client(CoreV1Api, HANG_MS);
+    this.custom = kubernetes.client(CustomObjectsApi, HANG_MS);
     const config = new KubeConfig();
     config.loadFromFile(KUBECONFIG);
-    this.#objects = KubernetesObjectApi.makeApiClient(config);
+    this.objects = KubernetesObjectApi.makeApiClient(config);
   }
 
   get server(): string {
@@ -64,16 +68,32 @@ export class Cluster {
     return name;
   }
 
+  /** Makes the chart's definition of `Partner`, for all tests on this API server. */
+  async definePartners(): Promise<KubernetesObject> {
+    const values = { ...production, partnerKeys: { partners: { enabled: true } } };
+    const all = await render(values);
+    const body = all.find(({ kind }) => kind === 'CustomResourceDefinition') as KubernetesObject;
+    // A typed client drops fields such as x-kubernetes-validations.
+    const plural = 'customresourcedefinitions';
+    await this.custom.createClusterCustomObject({
+      group: 'apiextensions.k8s.io',
+      version: 'v1',
+      plural,
+      body,
+    });
+    return body;
+  }
+
   /** Gives the controller of `home` the chart's rules for Secrets in `keys`. */
   async grant(home: string, keys: string): Promise<void> {
     const values = {
       ...production,
       fullnameOverride: 'partner-ingest',
-      partnerKeys: { namespace: keys, createNamespace: false },
+      partnerKeys: { namespace: keys, createNamespace: false, partners: { enabled: true } },
     };
     const objects = await render(values, { namespace: home });
     for (const object of objects.filter(({ kind }) => RBAC_KINDS.includes(kind))) {
-      await this.#objects.create(object as KubernetesObject).catch(unlessStatus(409));
+      await this.objects.create(object as KubernetesObject).catch(unlessStatus(409));
     }
   }
 
@@ -89,18 +109,22 @@ export class Cluster {
 
   /** Grants or removes the right to read Secrets in `namespace`. */
   async allowSecrets(home: string, namespace: string, allowed: boolean): Promise<void> {
-    const name = 'partner-ingest-controller';
     const account = new Kubernetes(await this.controllerKubeconfig(home)).client(
       CoreV1Api,
       HANG_MS,
     );
-    const binding = {
-      apiVersion: 'rbac.authorization.k8s.io/v1',
-      kind: 'RoleBinding',
-      metadata: { name, namespace },
-    };
     if (allowed) await this.grant(home, namespace);
-    else await this.#objects.delete(binding);
+    else {
+      const [apiVersion, kind] = ['rbac.authorization.k8s.io/v1', 'RoleBinding'];
+      const { items } = await this.objects.list<V1RoleBinding>(apiVersion, kind, namespace);
+      for (const { metadata, subjects } of items)
+        if (subjects?.some((subject) => subject.namespace === home))
+          await this.objects.delete({
+            apiVersion,
+            kind,
+            metadata: { name: metadata!.name!, namespace },
+          });
+    }
     await eventually('the API server to know of it', async () => {
       const may = await account.listNamespacedSecret({ namespace, limit: 1 }).then(
         () => true,

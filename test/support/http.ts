@@ -21,6 +21,7 @@ export interface RequestOptions {
   readonly body?: string | Uint8Array;
   /** Sends the body in these pieces, chunked. */
   readonly chunks?: readonly (string | Uint8Array)[];
+  readonly signal?: AbortSignal;
 }
 
 const LOOK_UP_TRIES = 10;
@@ -35,6 +36,7 @@ export function send(baseUrl: string, options: RequestOptions = {}): Promise<Ans
       {
         method: options.method ?? 'POST',
         agent: options.agent ?? false,
+        signal: options.signal,
         headers: {
           ...(options.key === undefined ? {} : { authorization: `Bearer ${options.key}` }),
           ...(options.chunks === undefined

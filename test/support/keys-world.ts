@@ -14,12 +14,13 @@ export async function openKeysWorld() {
   const home = await cluster.namespace('home');
   const keys = await cluster.namespace('keys');
   await cluster.grant(home, keys);
-  const world = await openWorld({ controller: false });
+  const world = await openWorld({ controller: false, documentedRights: true });
   /** Settings of a controller, through `server` if given. */
   const settings = async (server?: string) => ({
     PARTNER_KEYS_SOURCE: 'kubernetes',
     KUBECONFIG: await cluster.controllerKubeconfig(home, server),
     WATCH_NAMESPACES: keys,
+    WATCH_PARTNERS: 'true',
     POD_NAME: 'controller-a',
   });
   // Ingest needs a first sync; this controller ends before the test.

@@ -10,7 +10,8 @@ import { ROOT } from '../../tools/root.ts';
 /** Needs, with the text in a test file that shows each. */
 const NEEDS = {
   'MongoDB and Redis': undefined,
-  'MongoDB and Redis of our own': /deploy\/local\/stores\.ts'|openOwnWorld|faults\/play\.ts'/,
+  'MongoDB and Redis of our own':
+    /deploy\/local\/stores\.ts'|openOwnWorld|faults\/play\.ts'|proof\/controls\.ts'/,
   Linux: /support\/crowd\.ts'/,
   openssl: /'openssl'|support\/(certificate|redis-sets)\.ts'/,
   curl: /testSample\('curl'/,
@@ -19,7 +20,9 @@ const NEEDS = {
   Prometheus: /local\/prometheus\.ts'/,
   schemathesis: /support\/schemathesis\.ts'/,
   'schemas of Kubernetes': /support\/kubernetes-schemas\.ts'/,
+  'JOSE libraries': /support\/jose\.ts'/,
   'generators of clients': /support\/clients\.ts'/,
+  'checker of histories': /\/(checker|controls)\.ts'/,
   Helm: /support\/(chart|cluster|keys-world)\.ts'|\.\/rules\.ts'/,
   Chromium: /support\/browser\.ts'/,
   'API server': /support\/(cluster|keys-world)\.ts'|TEST_KUBECONFIG/,

@@ -14,8 +14,10 @@ import { findProgram, succeeds } from '../../deploy/local/stores/process.ts';
 import { messageOf } from '../../deploy/local/stores/wait.ts';
 import { goProgram } from '../../tools/go-program.ts';
 import { noCluster } from '../e2e/cluster.ts';
+import { findChecker } from '../proof/checker.ts';
 import { installBrowser } from './browser.ts';
 import { findGenerators } from './clients.ts';
+import { findVerifiers } from './jose.ts';
 import { findSchemas } from './kubernetes-schemas.ts';
 import { needs, testFiles, type Need, type Obstacles } from './needs.ts';
 import { findSchemathesis } from './schemathesis.ts';
@@ -50,7 +52,9 @@ const PREPARE: Readonly<Record<Need | 'cluster', Prepare>> = {
   Prometheus: async (log) => void (await prometheusPrograms(log)),
   schemathesis: async (log) => void (await findSchemathesis(log)),
   'schemas of Kubernetes': async (log) => void (await findSchemas(log)),
+  'JOSE libraries': async (log) => void (await findVerifiers(log)),
   'generators of clients': async (log) => void (await findGenerators(log)),
+  'checker of histories': async (log) => void (await findChecker(log)),
   Helm: async (log) => void (await goProgram('helm', log)),
   Chromium: installBrowser,
   'API server': async () => variable('TEST_KUBECONFIG'),

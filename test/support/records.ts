@@ -1,9 +1,11 @@
 /** Records of ingest for tests of the store. */
 import { claimsOf, normalizedApplicant } from '../../internal/application/fields.ts';
 import { newId } from '../../internal/platform/stores/ids.ts';
-import { newRecord as recordOfRequest } from '../../internal/submission/new-record.ts';
+import {
+  newRecord as recordOfRequest,
+  type SubmissionRecord,
+} from '../../internal/submission/submission.ts';
 import type { RetentionDays } from '../../internal/submission/states.ts';
-import type { SubmissionRecord } from '../../internal/submission/submission.ts';
 
 export const retention: RetentionDays = {
   completed: 400,

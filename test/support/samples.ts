@@ -1,16 +1,20 @@
-/** Runs the samples of docs/samples.md as printed; endings of a test key certify them. */
-import { writeFileSync } from 'node:fs';
+/** Runs the samples in docs/samples; endings of a test key certify them. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { expect, test } from '@jest/globals';
 import { newApiKey } from '../../internal/partner/api-key.ts';
 import { MODE_ANNOTATION } from '../../internal/partner/key-terms.ts';
 import { endOf, type Ended } from '../../tools/program.ts';
+import { ROOT } from '../../tools/root.ts';
 import { folderOfFile } from './folder.ts';
 import { send } from './http.ts';
 import { listen } from './listen.ts';
 import { read } from './pages.ts';
-import { HANG_MS } from './wait.ts';
+import { newRecord } from './records.ts';
+import { eventually, HANG_MS } from './wait.ts';
 import { NO_REDIS, newApplication, requestIdOf, worldOf, type InProcess } from './world.ts';
 
 const MAX_LINES = 40;
@@ -19,19 +23,14 @@ const WINDOW_SECONDS = 5;
 /** Makes more than one page of the list. */
 const MORE_THAN_A_PAGE = 101;
 
-/** The blocks below the heading `language`: one submits, one lists. */
-function blocksOf(language: string): string[] {
-  const section = read('docs/samples.md').split(`\n## ${language}\n`)[1]?.split('\n## ')[0] ?? '';
-  return [...section.matchAll(/^```\w+\n([^]*?)\n```$/gm)].map(([, code = '']) => code);
-}
+const pathOf = (file: string): string => join(ROOT, 'docs/samples', file);
 
-/** `program` runs the two files, which hold the blocks below `language`. */
+/** `program` runs the files. */
 export async function testSample(
   language: string,
-  [submitFile, listFile]: readonly [string, string],
+  [submitFile, listFile, followFile]: readonly [string, string, string],
   program: string,
 ): Promise<void> {
-  const [submitCode = '', listCode = ''] = blocksOf(language);
   const testKey = newApiKey({ test: true });
   const sent: string[] = [];
   const annotations = { [MODE_ANNOTATION]: 'test' };
@@ -45,8 +44,6 @@ export async function testSample(
     RATE_LIMIT_WINDOW_SECONDS: String(WINDOW_SECONDS),
   });
   const folder = folderOfFile();
-  writeFileSync(join(folder, submitFile), submitCode);
-  writeFileSync(join(folder, listFile), listCode);
 
   async function run(
     baseUrl: string,
@@ -57,7 +54,7 @@ export async function testSample(
   ): Promise<Ended> {
     const path = join(folder, `${key}.json`);
     writeFileSync(path, body);
-    const ended = await endOf(program, [join(folder, file), path, key], {
+    const ended = await endOf(program, [pathOf(file), path, key], {
       env: { PATH: process.env['PATH'], BASE_URL: `${baseUrl}/api/v1`, API_KEY: apiKey },
       timeoutMs: HANG_MS,
     });
@@ -110,9 +107,9 @@ export async function testSample(
   }
 
   test(`the ${language} samples have at most ${MAX_LINES} lines`, () => {
-    for (const code of [submitCode, listCode]) {
-      expect(code).not.toBe('');
-      expect(code.split('\n').length).toBeLessThanOrEqual(MAX_LINES);
+    for (const file of [submitFile, listFile, followFile]) {
+      expect(read('docs/samples.md')).toContain(`](samples/${file})`);
+      expect(read(`docs/samples/${file}`).split('\n').length).toBeLessThanOrEqual(MAX_LINES + 1);
     }
   });
 
@@ -131,6 +128,59 @@ export async function testSample(
     expect(code).toBe(0);
     expect(new Set(out.match(/req_\w+/g))).toEqual(new Set(sent));
     expect(await run(ingest.url, '', 'none', 'pik_nobody', listFile)).not.toMatchObject({
+      code: 0,
+    });
+  });
+
+  test(`the ${language} sample follows outcomes, and goes on where it was stopped`, async () => {
+    const insert = async (count: number): Promise<string[]> => {
+      const ended = { test: true, state: 'completed', stateAt: new Date() } as const;
+      const records = Array.from({ length: count }, () => newRecord(ended));
+      await world.stores.requests.insertMany(records);
+      return records.map(({ _id }) => _id).toSorted();
+    };
+    const follow = async (all: readonly string[], url = ingest.url): Promise<void> => {
+      const env = { PATH: process.env['PATH'], BASE_URL: `${url}/api/v1`, API_KEY: testKey };
+      const cursorFile = join(folder, 'cursor');
+      const stdio = ['ignore', 'pipe', 'inherit'] as const;
+      const child = spawn(program, [pathOf(followFile), cursorFile], { env, stdio: [...stdio] });
+      let out = '';
+      child.stdout.on('data', (part: Buffer) => (out += String(part)));
+      const ids = (): string[] => (out.match(/req_\w+/g) ?? []).toSorted();
+      try {
+        await eventually('all outcomes', () => ids().length >= all.length);
+        expect(ids()).toEqual(all);
+        await eventually('the cursor behind them', async () => {
+          const cursor = readFileSync(cursorFile, 'utf8');
+          const path = `/api/v1/capital/outcomes?cursor=${cursor}`;
+          const { text } = await send(ingest.url, { method: 'GET', path, key: testKey });
+          return text.includes('"outcomes":[]');
+        });
+      } finally {
+        child.kill('SIGKILL');
+        await once(child, 'close');
+      }
+    };
+    await follow(await insert(MORE_THAN_A_PAGE));
+    // The first answer is cut off, as when a proxy or a pod dies.
+    let asked = 0;
+    const line = createServer(({ url: path = '' }, outgoing) => {
+      asked += 1;
+      if (asked === 1) {
+        outgoing.writeHead(200, { 'content-length': 1_000 }).write('{"data":{"outcomes":[');
+        setImmediate(() => outgoing.destroy());
+      } else
+        void send(ingest.url, { method: 'GET', path, key: testKey }).then(({ status, text }) =>
+          outgoing.writeHead(status).end(text),
+        );
+    });
+    try {
+      await follow(await insert(1), `http://127.0.0.1:${await listen(line)}`);
+    } finally {
+      line.closeAllConnections();
+      line.close();
+    }
+    expect(await run(ingest.url, '', 'nobody', 'pik_nobody', followFile)).not.toMatchObject({
       code: 0,
     });
   });

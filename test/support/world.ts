@@ -26,7 +26,7 @@ import { createRegistry } from '../../internal/platform/process/registry.ts';
 import { rateLimitedCollection } from '../../internal/submission/over-limit.ts';
 import { type SubmissionRecord } from '../../internal/submission/submission.ts';
 import type { TrailEntry } from '../../internal/operators/trail/trail.ts';
-import { OPERATOR_AUDIT } from '../../internal/self-audit/put-aside.ts';
+import { OPERATOR_AUDIT } from '../../internal/self-audit/walk.ts';
 import { startMongoWire } from './mongo-wire.ts';
 import { openTestStores } from './test-stores.ts';
 import { HANG_MS, HEAL_HANG_MS, eventually } from './wait.ts';
@@ -107,7 +107,8 @@ export async function openWorld(options: WorldOptions = {}) {
   const restrict = async (name: ServiceName, given: Environment): Promise<Environment> => {
     if (options.documentedRights === undefined) return {};
     const acts = given['CONSOLE_ACTIONS'] === 'true' ? ' with actions' : '';
-    const rights = new Set(documentedRights(name + acts));
+    const partners = given['WATCH_PARTNERS'] === 'true' ? 'controller with Partners, also' : '';
+    const rights = new Set([name + acts, partners].flatMap(documentedRights));
     const wire = await startMongoWire(stores.mongodbUri);
     closers.add('rights', () => wire.close());
     wire.instead((command) => {

@@ -19,6 +19,7 @@ import { HANG_MS, HEAL_HANG_MS, eventually } from '../support/wait.ts';
 export const MAKER_AGENT = 'upgrade';
 const DOMAIN = 'upgrade.example';
 
+const REJUDGED = ['--since', '1d', '--rate', '1000000', '--json'];
 const SIGNED = ['--as', 'upgrade', '--why', 'upgrade'];
 
 export interface Version {
@@ -241,6 +242,14 @@ export class Desk {
     return (await this.#run(this.#version, words)).code;
   }
 
+  /** Returns what this version would decide otherwise of what either has decided. */
+  async rejudged(): Promise<string[]> {
+    const { code, out, err } = await this.#run(this.#version, ['rejudge', ...REJUDGED]);
+    if (code !== 0 && code !== 1) throw new Error(err);
+    const lines = out.trim().split('\n').slice(0, -1);
+    return lines.map((line) => `${this.#version.name} would decide otherwise: ${line}`);
+  }
+
   /** A worker may hold the record for a moment. */
   async #commandOf(version: Version, ...words: readonly string[]): Promise<void> {
     await eventually(`${version.name}: partner-ingest ${words.join(' ')}`, async () => {
@@ -252,7 +261,8 @@ export class Desk {
   }
 
   #run({ folder }: Version, words: readonly string[]) {
-    const args = ['cmd/cli/main.ts', ...words, ...(words[0] === 'audit' ? [] : SIGNED)];
+    const signed = words[0] === 'audit' || words[0] === 'rejudge' ? [] : SIGNED;
+    const args = ['cmd/cli/main.ts', ...words, ...signed];
     const env = { PATH: process.env['PATH'], ...this.world.environment };
     return endOf(process.execPath, args, { cwd: folder, env, timeoutMs: HANG_MS });
   }

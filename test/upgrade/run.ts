@@ -9,13 +9,14 @@ import { join } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
 import { ACCOUNTS, type Account } from '../../internal/account/account.ts';
 import type { TrailEntry } from '../../internal/operators/trail/trail.ts';
-import { OPERATOR_AUDIT } from '../../internal/self-audit/put-aside.ts';
+import { OPERATOR_AUDIT } from '../../internal/self-audit/walk.ts';
 import { SUBMISSIONS, type SubmissionRecord } from '../../internal/submission/submission.ts';
 import { audit, type Violation } from '../faults/audit.ts';
 import type { Ledger } from '../faults/ledger.ts';
 import { startLoad } from '../faults/load.ts';
 import { CHAOS_FOLDER, settle } from '../faults/play.ts';
 import { openChaosWorld, type ChaosWorld } from '../faults/world.ts';
+import { secondsLog } from '../support/flags.ts';
 import { newRandom } from '../support/random.ts';
 import { Desk, isMade, MAKER_AGENT, type Version } from './makers.ts';
 import { baseVersion, breaks, todaysVersion, type Break } from './versions.ts';
@@ -29,13 +30,13 @@ const SLOTS = (['controller', 'processor', 'ingest'] as const).flatMap((name) =>
 /** Log lines of a process that meets something it does not understand. */
 const NOT_UNDERSTOOD = /a job without records was dropped/;
 const PRINTED = 20;
+/** Differences between the version before and ours that the changelog names. */
+const KNOWN_DIFFERENCES: readonly RegExp[] = [];
 
 const { values: flags } = parseArgs({ options: { break: { type: 'string', default: '' } } });
 const stop = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
-const startedAt = performance.now();
-const log = (line: string): void =>
-  console.error(`${((performance.now() - startedAt) / 1_000).toFixed(1).padStart(6)} s  ${line}`);
+const log = secondsLog();
 
 async function play(world: ChaosWorld, base: Version, today: Version, folder: string) {
   let phase = 'before';
@@ -81,6 +82,7 @@ async function play(world: ChaosWorld, base: Version, today: Version, folder: st
     log('the version before makes everything');
     await before.makeAll();
     await judge();
+    await throwIfDecidedOtherwise(ours);
     await rollTo(today, 'forward', [before]);
     log('ours makes everything');
     await ours.makeAll();
@@ -92,6 +94,7 @@ async function play(world: ChaosWorld, base: Version, today: Version, folder: st
     await before.wake(today);
     await judge();
     await before.command('audit');
+    await throwIfDecidedOtherwise(ours);
     await throwIfTrailLacks(world, before.changes + ours.changes);
     return ledger.entries.length;
   } finally {
@@ -126,6 +129,13 @@ async function notUnderstood(folder: string): Promise<string[]> {
   const logs = (await readdir(folder)).filter((name) => name.endsWith('.log'));
   const texts = await Promise.all(logs.map((name) => readFile(join(folder, name), 'utf8')));
   return texts.flatMap((text) => text.split('\n').filter((line) => NOT_UNDERSTOOD.test(line)));
+}
+
+/** Both versions decide alike, except for what the changelog says. */
+async function throwIfDecidedOtherwise(ours: Desk): Promise<void> {
+  const found = await ours.rejudged();
+  const unknown = found.filter((line) => !KNOWN_DIFFERENCES.some((known) => known.test(line)));
+  if (unknown.length > 0) throw new Error(unknown.slice(0, PRINTED).join('\n'));
 }
 
 /** Throws if a command that changed something has no finished entry. */

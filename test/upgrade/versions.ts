@@ -1,16 +1,15 @@
 /** The two versions: the commit in `base`, and the working tree. */
-import { cp, readFile, symlink, writeFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parse } from 'yaml';
 import { run } from '../../tools/program.ts';
 import { ROOT } from '../../tools/root.ts';
-import { mutated, type Change } from '../mutants/list.ts';
+import type { Change } from '../mutants/list.ts';
 import { read } from '../support/pages.ts';
-import { baseCommit, sourceOf } from '../support/source-of.ts';
+import { baseCommit, changedCopy, sharePackages, sourceOf } from '../support/source-of.ts';
 import type { Version } from './makers.ts';
 
 const LOCK = 'package-lock.json';
-const SHARED = ['cmd', 'internal', 'package.json', LOCK];
 
 export interface Break {
   readonly edits: readonly Change[];
@@ -35,18 +34,10 @@ async function versionAt(commit: string, folder: string): Promise<string> {
 }
 
 /** Copies the working tree, with a deliberate break if one is asked for. */
-export async function todaysVersion(parent: string, broken: Break | undefined): Promise<Version> {
-  const folder = join(parent, 'today');
-  for (const name of SHARED) await cp(join(ROOT, name), join(folder, name), { recursive: true });
-  await sharePackages(folder);
-  for (const change of broken?.edits ?? []) {
-    const file = join(folder, change.file);
-    const text = mutated(await readFile(file, 'utf8'), change);
-    if (text === undefined) throw new Error(`${change.file} has not exactly one: ${change.find}`);
-    await writeFile(file, text);
-  }
-  return { name: 'today', folder };
-}
-
-const sharePackages = (folder: string): Promise<void> =>
-  symlink(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
+export const todaysVersion = async (
+  parent: string,
+  broken: Break | undefined,
+): Promise<Version> => ({
+  name: 'today',
+  folder: await changedCopy(join(parent, 'today'), broken?.edits ?? []),
+});
