@@ -1,6 +1,6 @@
 /**
  * Runs every ending of a test key (contract.md) and prints what the network path changes. Needs only
- * Node: `BASE_URL=https://…/api/v1 API_KEY=pik_test_… node certify.mjs [ROW …]`. Ends within two
+ * Node: `BASE_URL=https://…/api/v1 API_KEY=pik_test_… node certify.mjs [ROW …]`. Ends within three
  * minutes: with 0 if every row is ok, 1 if one differs, 2 if it sent nothing. `WAIT_SECONDS` (30):
  * the longest wait and the idle time of a connection. `ANSWER_SECONDS` (15): the time for any other
  * answer.
@@ -14,8 +14,11 @@ import { setTimeout } from 'node:timers/promises';
 const { BASE_URL = '', API_KEY = '', WAIT_SECONDS = '30', ANSWER_SECONDS = '15' } = process.env;
 const SUBMIT = '/capital/ingest';
 const LIST = '/capital/submissions';
+const OUTCOMES = '/capital/outcomes';
 const MOST_BYTES = 65_000;
 const MOST_ANSWERED = 1_000_000;
+/** A test of `000000009` bounces within two minutes. */
+const BOUNCES_MS = 150_000;
 
 /**
  * EIN: answers in turn, and the state with its reason; `none`: the connection is cut.
@@ -173,6 +176,37 @@ const paths = {
       const headers = { 'content-length': '60000' };
       const answer = await ask(SUBMIT, { key: 'pik_test_unknown', headers, part: '{"half":' });
       return faultsOf(answer, 401);
+    },
+  ],
+  outcomes: [
+    'the feed: 000000009 completed, then undeliverable',
+    async () => {
+      // The clocks may differ.
+      const since = new Date(Date.now() - 3_600_000).toISOString();
+      const email = `${randomUUID()}@example.com`;
+      const body = JSON.stringify({ email, business_name: 'Certify', ein: '000000009' });
+      const submitted = await ask(SUBMIT, { body });
+      const refused = faultsOf(submitted, 202, wantedOf(202));
+      if (refused.length > 0) return refused;
+      const id = submitted.headers['x-request-id'];
+      const reached = [];
+      const until = performance.now() + BOUNCES_MS;
+      for (let cursor = ''; performance.now() < until && reached.length < 2;) {
+        const seconds = Number(WAIT_SECONDS);
+        const headers = { prefer: `wait=${seconds}` };
+        const path = `${OUTCOMES}?since=${since}&cursor=${cursor}`;
+        const answer = await ask(path, { headers, seconds });
+        const faults = faultsOf(answer, 200, test);
+        if (faults.length > 0) return faults;
+        const { outcomes = [], next_cursor: next } = answer.json.data ?? {};
+        if (!/^out_[\w-]+$/.test(next)) return [`next_cursor: ${quoted(next)}`];
+        for (const { request_id: of, state } of outcomes)
+          if (of === id && reached.at(-1) !== state) reached.push(state);
+        cursor = next;
+        if (seconds === 0 && outcomes.length === 0) await setTimeout(1_000);
+      }
+      const told = reached.join(', then ');
+      return told === 'completed, then undeliverable' ? [] : [`told ${quoted(told)}`];
     },
   ],
   idle: [
