@@ -145,8 +145,9 @@ test('a person without a role is shown no page and no figures', async () => {
 });
 
 /** Begins a log-in without a browser. */
-async function begin(at = desk, to = '/') {
-  const begun = await fetch(`${at.url}/login?to=${encodeURIComponent(to)}`, { redirect: 'manual' });
+async function begin(at = desk, to = '/', sent = '') {
+  const address = `${at.url}/login?to=${encodeURIComponent(to)}`;
+  const begun = await fetch(address, { redirect: 'manual', headers: { cookie: sent } });
   const [cookie = ''] = begun.headers.getSetCookie()[0]?.split(';') ?? [];
   const target = new URL(begun.headers.get('location')!);
   expect(target.searchParams.get('code_challenge_method')).toBe('S256');
@@ -365,6 +366,12 @@ test('two tabs that log in both get their page, and back and reload at the callb
   expect(await textOf(tab!)).toContain('log in again');
   await Promise.all([tab!.waitForNavigation(), tab!.click('header a[href="/login"]')]);
   expect(tab!.url()).toBe(`${desk.url}/`);
+});
+
+test('a tab that begins later keeps the secret of an earlier one', async () => {
+  const earlier = await begin();
+  for (let tab = 0; tab < 40; tab += 1)
+    expect((await begin(desk, '/', earlier.cookie)).cookie).toBe(earlier.cookie);
 });
 
 test('tabs whose log-in is never finished, long addresses and large cookies of others do no harm', async () => {

@@ -47,7 +47,7 @@ export const SESSION_SECONDS = 8 * 3_600;
 /** Time from the click to the return from the provider. */
 const LOGIN_SECONDS = 600;
 const CALLBACK = '/login/callback';
-/** The number of tabs that can log in at once. All cookies must fit into the 8 KB that many proxies allow. */
+/** Of tabs that begin at the same moment. All cookies must fit into the 8 KB that many proxies allow. */
 const LOGIN_COOKIES = 32;
 /**
  * Of the page to return to after the log-in, in JSON: it stands in the `state` of the provider's
@@ -66,6 +66,8 @@ export function addEverybody(app: FastifyInstance): void {
 /** What the signed `state` says; it returns from the provider. */
 interface Login {
   readonly id: string;
+  /** The name of the cookie. */
+  readonly slot: string;
   /** The hash of this browser's cookie. */
   readonly browser: string;
   readonly to: string;
@@ -142,19 +144,24 @@ function loginsOf(name: string, secret: string, clock: Clock) {
     createHmac('sha256', secret).update(`${name} ${text}`).digest('base64url');
   const slotOf = (id: string): string =>
     `${name}-${createHash('sha256').update(id).digest()[0]! % LOGIN_COOKIES}`;
+  const isLogin = (cookie: string): boolean => cookie.startsWith(`${name}-`);
+  const isSecret = (value?: string): boolean => /^[\w-]{22}$/.test(value ?? '');
   const secretsOf = (browser: string, state: string) => ({
     state,
     nonce: hash(`nonce ${browser} ${state}`),
     verifier: hash(`verifier ${browser} ${state}`),
   });
   return {
-    begin: (reply: FastifyReply, to: string) => {
-      const [id, browser] = [randomUUID(), randomBytes(16).toString('base64url')];
+    begin: ({ cookies }: FastifyRequest, reply: FastifyReply, to: string) => {
+      const id = randomUUID();
+      // A tab that began earlier has its secret still when it returns: no other takes its place.
+      const [slot = slotOf(id), browser = randomBytes(16).toString('base64url')] =
+        Object.entries(cookies).find(([one, value]) => isLogin(one) && isSecret(value)) ?? [];
       const until = later(clock.now(), LOGIN_SECONDS * 1_000).getTime();
-      const login: Login = { id, browser: hash(`browser ${browser}`), to, until };
+      const login: Login = { slot, id, browser: hash(`browser ${browser}`), to, until };
       const text = Buffer.from(JSON.stringify(login)).toString('base64url');
       const cookie = { ...COOKIE, signed: false, maxAge: LOGIN_SECONDS };
-      void reply.setCookie(slotOf(id), browser, cookie);
+      void reply.setCookie(slot, browser, cookie);
       return secretsOf(browser, `${text}.${hash(`state ${text}`)}`);
     },
     /** A fault says why this log-in cannot go on. */
@@ -163,7 +170,7 @@ function loginsOf(name: string, secret: string, clock: Clock) {
       if (signature !== hash(`state ${text}`)) return { fault: NOT_OURS };
       const login = JSON.parse(Buffer.from(text, 'base64url').toString()) as Login;
       if (login.until <= clock.now().getTime()) return { fault: TOOK_TOO_LONG };
-      const browser = cookies[slotOf(login.id)] ?? '';
+      const browser = cookies[login.slot] ?? '';
       if (hash(`browser ${browser}`) !== login.browser) return { fault: OTHER_BROWSER };
       return { login: { ...login, ...secretsOf(browser, state) } };
     },
@@ -250,7 +257,7 @@ function addBegin(
   app.get('/login', async (request, reply) => {
     const { to } = request.query as { to?: unknown };
     const configuration = await provider.configuration();
-    const { state, nonce, verifier } = logins.begin(reply, ownPath(String(to)));
+    const { state, nonce, verifier } = logins.begin(request, reply, ownPath(String(to)));
     const parameters = {
       redirect_uri: new URL(CALLBACK, options.publicUrl).href,
       scope: options.scopes,
