@@ -30,8 +30,8 @@ import { pageOf, played, type Begun, type Run } from './page.ts';
 const FOLDER = join(ROOT, '.run/proof');
 /** Start, drain and verdict of a leg cost as much as some thousand acknowledgements. */
 const LEG_ACKS = 25_000;
-/** While one leg waits for the claims of killed processors, another uses the machine. */
-const LEGS_AT_ONCE = 2;
+/** While one leg waits for the claims of killed processors, the others use the machine. */
+const LEGS_AT_ONCE = 3;
 /** Legs that end without a verdict, as where a store does not start; they are played again. */
 const MOST_FAILED = 5;
 const DEFAULTS = { acks: 20_000, kills: 40, cuts: 4, seed: 1 } as const;
