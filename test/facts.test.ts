@@ -14,6 +14,7 @@ import { createLogger } from '../internal/platform/process/log.ts';
 import { Loops } from '../internal/platform/process/loop.ts';
 import { createRegistry } from '../internal/platform/process/registry.ts';
 import { factOf } from '../internal/processor/mail-step.ts';
+import { verdictOfError } from '../internal/processor/verdict.ts';
 import { findingName, kindNamed } from '../internal/self-audit/rules.ts';
 import {
   asLastError,
@@ -23,6 +24,7 @@ import {
 } from '../internal/submission/submission.ts';
 import { createProcessorMetrics } from '../internal/telemetry/metrics.ts';
 import { listen } from './support/listen.ts';
+import { newRecord } from './support/records.ts';
 import { eventually } from './support/wait.ts';
 
 const other = <Of extends Fault>(fault: Of): Of => ({ ...fault, words: 'other words' });
@@ -81,6 +83,30 @@ test.each([
   const fact = factOf(failure);
   expect(fact).toMatchObject({ code, of });
   expect(storedBy(other(fact))[0]).toBe('other words');
+});
+
+test.each([
+  [
+    failing({ name: 'MongoServerError', code: 121, codeName: 'DocumentValidationFailure' }),
+    'refused the write (code 121, its validation)',
+  ],
+  [failing({ name: 'MongoServerError', code: 2 }), 'refused the write (code 2)'],
+])('why the database refused a step is shown by its code: %j', (error, shown) => {
+  const attempt = { step: 'account', record: newRecord() } as unknown as Parameters<
+    typeof verdictOfError
+  >[1];
+  const { fact } = verdictOfError(error, attempt);
+  const both = [`the database ${shown}`, `given up: the database ${shown}`];
+  expect(storedBy(fact)).toEqual(both);
+  expect(storedBy(other(fact))).toEqual(both);
+  expect(shownOf({ lastError: fact.words }, { reason: fact.words })).toEqual(both);
+});
+
+test('crashes are shown by their code, and by the words of older versions', () => {
+  const fact = { code: 'workers_died', words: 'its workers ended without a word, several times' };
+  const shown = 'processors crashed while they worked on it';
+  expect(storedBy(other(fact as Fact))).toEqual([shown, `given up: ${shown}`]);
+  expect(shownOf({ lastError: fact.words }, {})[0]).toBe(shown);
 });
 
 const log = createLogger('facts', 'silent');

@@ -88,8 +88,9 @@ const REFUSALS: Readonly<Record<string, readonly [Parameters<typeof mailReason>[
 /** When they were received and given up, in minutes ago. */
 const GIVEN_UP: readonly (readonly [Name, number, number, Fact])[] = [
   ...(['northwind', 'globex', 'northwind', 'umbrella'] as const).map((partner, index) => {
-    const words = 'creating the account failed: MongoServerError, code 121';
-    const fact = { code: 'step_failed', of: 'MongoServerError, code 121', words } as const;
+    const of = 'MongoServerError, DocumentValidationFailure, 121';
+    const words = `creating the account failed: ${of}`;
+    const fact = { code: 'step_failed', of, words } as const;
     const ago = 95 + 11 * index;
     return [partner, 3 * 1_440 + 20 + ago, ago, fact] as const;
   }),

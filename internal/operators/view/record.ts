@@ -4,7 +4,7 @@ import { namedAsSent } from '../../application/fields.ts';
 import { parseJsonObject } from '../../application/parse-application.ts';
 import { defined } from '../../platform/process/defined.ts';
 import type { SubmissionRecord } from '../../submission/submission.ts';
-import { errorOf } from './words.ts';
+import { storedErrorOf } from './words.ts';
 import { maskApplicant, maskText } from './mask.ts';
 
 /** The beginning of a malformed body shows what kind of thing it is. */
@@ -29,7 +29,7 @@ export function recordJson(record: SubmissionRecord, reveal: boolean): Record<st
     account_id: record.accountId,
     attempts: record.attempts,
     ambiguous: record.ambiguous,
-    last_error: errorOf(record),
+    last_error: storedErrorOf(record),
     next_attempt_at: record.dueAt,
     history: record.history,
     remote_ip: record.remoteIp,

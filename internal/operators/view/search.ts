@@ -8,7 +8,7 @@ import type { Search } from '../../submission/support-queries.ts';
 import { maskApplicant } from './mask.ts';
 import { reasonInWords, reasonName } from './reason-words.ts';
 import type { Reads } from './reads.ts';
-import { errorIn, errorOf } from './words.ts';
+import { errorIn, errorOf, storedErrorOf } from './words.ts';
 
 /** More kinds of faults than a person reads. */
 const TALLIES = 1_000;
@@ -26,7 +26,7 @@ export function rowOf(record: SubmissionRecord, reveal: boolean) {
     partner: ownerName(record.partnerId ?? '', record),
     email: record.erasedAt === undefined ? email : 'erased',
     ein,
-    why: record.reasons?.map(reasonName).join(', ') ?? errorOf(record) ?? '',
+    why: record.reasons?.map(reasonName).join(', ') ?? storedErrorOf(record) ?? '',
     whyInWords: record.reasons?.map(reasonInWords).join(', ') ?? errorOf(record) ?? '',
   };
 }

@@ -26,14 +26,40 @@ export function causeInWords(cause: string | undefined): string {
   return `${CAUSES[code] ?? 'the relay could not be used'}${cause === undefined ? '' : ` (${cause})`}`;
 }
 
+/** What a database's error code means, where a sentence of it helps. */
+const REFUSED_BY: Readonly<Record<string, string>> = { 121: ', its validation' };
+
+/** `MongoServerError, DocumentValidationFailure, 121` → `code 121, its validation`. */
+function databaseCode(of = ''): string | undefined {
+  const [, code = ''] = /^Mongo\w*Error, (?:\w+, )?(\d+)$/.exec(of) ?? [];
+  return code && `code ${code}${REFUSED_BY[code] ?? ''}`;
+}
+
+/** `stored` keeps the words of the process; a page shows them on hover. */
 export function factInWords(stored: StoredFact): string {
   const { code, of, words } = stored.code === undefined ? olderFact(stored.words) : stored;
-  return code === 'relay_unusable' ? causeInWords(of) : words;
+  const refusal = databaseCode(of);
+  switch (code) {
+    case 'relay_unusable':
+      return causeInWords(of);
+    case 'workers_died':
+      return 'processors crashed while they worked on it';
+    case 'step_failed':
+      return refusal ? `the database refused the write (${refusal})` : words;
+    default:
+      return words;
+  }
 }
 
 /** `last` is the last error of a record in this state, which may be an earlier attempt's. */
 export const errorIn = (state: State, last: StoredFact | null | undefined): string | undefined =>
   last && WITH_ERROR.includes(state) ? factInWords(last) : undefined;
+
+/** As stored: the text that a search by reason takes. */
+export const storedErrorOf = (
+  record: Pick<SubmissionRecord, 'state' | 'lastError' | 'lastFact'>,
+): string | undefined =>
+  WITH_ERROR.includes(record.state) ? lastFactOf(record)?.words : undefined;
 
 export const errorOf = (
   record: Pick<SubmissionRecord, 'state' | 'lastError' | 'lastFact'>,
