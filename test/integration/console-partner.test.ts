@@ -144,13 +144,13 @@ test('requests are counted once, by outcome, and reasons beneath, for each range
     'Rejected 23 16.5 %',
   ]);
   expect(await cells('Answers')).toEqual([
-    '202 accepted 93 66.9 %',
     `429 over the limit of its address or of the partner${KEY} at 192.0.2.9: 40, over 300 a minute of this address 40 28.8 %`,
     `400 not a JSON object, too large, or not valid HTTP${KEY} at 192.0.2.7: 6 6 4.3 %`,
   ]);
   expect(
     await page.$$eval('[aria-label=Reasons] p', (all) => all.map(({ textContent }) => textContent)),
-  ).toEqual(['business_name: required 23 16.5 %', 'ein: taken 20 14.4 %', 'email: taken 3 2.2 %']);
+  ).toEqual(['business_name: required 23 100.0 %', 'ein: taken 20 87.0 %', 'email: taken 3 13.0 %']);
+  expect(await cells('Answered well')).toEqual(['202 accepted 93 66.9 %']);
   const shows = async (total: string): Promise<void> => {
     await eventually(
       `${total} requests`,

@@ -85,13 +85,13 @@ test('a dead test is no fault, and each kind of dead letters is', async () => {
   const list = await nowLists(/given up/);
   expect(list).toEqual([
     expect.stringMatching(
-      /^Fault 255 given up .*: the relay refuses our sender\s+demo255 requestsreceived [^a-z]+ to [^a-z]+such\sas\s01/,
+      /^Needs a decision 255 given up .*: the relay refuses our sender\s+demo255 requeststhe oldest received .+ agosuch\sas\s01/,
     ),
     expect.stringMatching(
-      /^Fault 3 given up .*: the relay refuses our login \(EAUTH AUTH PLAIN 535\)\s+demo3 requestsreceived [^a-z]+ to [^a-z]+such\sas\s01/,
+      /^Needs a decision 3 given up .*: the relay refuses our login \(EAUTH AUTH PLAIN 535\)\s+demo3 requeststhe oldest received .+ agosuch\sas\s01/,
     ),
     expect.stringMatching(
-      /^Fault 2 given up .*: the disk is full\s+demo2 requestsreceived [^a-z]+ to [^a-z]+such\sas\s01/,
+      /^Needs a decision 2 given up .*: the disk is full\s+demo2 requeststhe oldest received .+ agosuch\sas\s01/,
     ),
   ]);
   expect(await isGood()).toBe(false);
@@ -146,8 +146,8 @@ test('half of our requests fail: two clicks lead to the 429', async () => {
   );
   // What stops something stands above.
   const weights = list.map((line) => line.split(' ')[0]);
-  expect(new Set(weights)).toEqual(new Set(['Fault', 'Warning']));
-  expect(weights.lastIndexOf('Fault')).toBeLessThan(weights.indexOf('Warning'));
+  expect(new Set(weights)).toEqual(new Set(['Needs', 'Warning']));
+  expect(weights.lastIndexOf('Needs')).toBeLessThan(weights.indexOf('Warning'));
   const rows = () => page.$$eval('tbody tr', (found) => found.map((one) => one.textContent ?? ''));
   await eventually('the unknown key among what was turned away', async () => {
     await page.goto(desk.url);

@@ -236,16 +236,14 @@ export async function playDay(world: World, begin = new Date()) {
   });
   const week: Played[] = [];
   const [long, untilFirst] = [later(begin, -8 * DAY_MS), later(begin, -ENDS_WITHIN_MS)];
-  // Before the last day one minute stands for its hour.
-  for (let ago = 7 * 24; ago > 26; ago -= 1)
-    week.push(
-      ...script.minute(
-        (first - startOf(first - ago * HOUR_MS, HOUR_MS)) / 6e4,
-        55,
-        long,
-        untilFirst,
-      ),
-    );
+  // Before the last day one minute stands for its hour, but at this time of the day, which is shown.
+  for (let ago = 7 * 24 + 1; ago > 26; ago -= 1) {
+    const hour = (first - startOf(first - ago * HOUR_MS, HOUR_MS)) / MINUTE_MS;
+    const isShown = [23, 0, 1].includes(ago % 24);
+    const [minutes, weight] = isShown ? [60, 1] : [1, 55];
+    for (let minute = 0; minute < minutes; minute += 1)
+      week.push(...script.minute(hour - minute, weight, long, untilFirst));
+  }
   for (let ago = 26 * 60; ago >= 0; ago -= 1) week.push(...script.minute(ago, 1, long, untilFirst));
   let played = untilFirst;
   await store(world, [...givenUp, ...week], [later(begin, -26 * HOUR_MS), played], begin);

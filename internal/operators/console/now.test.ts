@@ -315,14 +315,19 @@ async function tilesOf(activity: Activity): Promise<Readonly<Record<string, stri
       html
         .replaceAll(/<dd class="before unknown">[^]*?<\/dd>|<[^>]*>/g, ' ')
         .replaceAll(/\s+/g, ' ');
-    return Object.fromEntries(tiles.map(([, name, html]) => [name, words(html).trim()]));
+    return Object.fromEntries(
+      tiles.map(([, name = '', html = '']) => [
+        html.includes('class="known bad"') ? `${name}, red` : name,
+        words(html).trim(),
+      ]),
+    );
   } finally {
     await server.close();
   }
 }
 
 /** What is read if everybody's counts in each minute or hour are those. */
-function trafficOf(countsAt: (at: Date, unit: Unit) => Counts) {
+function trafficOf(countsAt: (at: Date, unit: Unit) => Counts, since = at(-600)) {
   const series = (_owner: string, { unit, since, until }: SeriesAsked): Promise<Part[]> => {
     const parts: Part[] = [];
     for (let ms = startOf(since.getTime(), units[unit]); ms < until.getTime(); ms += units[unit])
@@ -331,39 +336,59 @@ function trafficOf(countsAt: (at: Date, unit: Unit) => Counts) {
   };
   const seriesOf = () => Promise.resolve(new Map<string, Part[]>());
   const partners = () => Promise.resolve(new Map<string, PartnerSums>());
-  const countedSince = () => Promise.resolve(at(-600));
+  const countedSince = () => Promise.resolve(since);
   return nowTraffic({ series, seriesOf, partners, countedSince }, at(30));
 }
 
-const tilesWith = async (countsAt: Parameters<typeof trafficOf>[0]) => {
+const tilesWith = async (...counted: Parameters<typeof trafficOf>) => {
   const activity = new Activity(START);
-  activity.stored = { ...activity.stored, traffic: await trafficOf(countsAt), at: at(30) };
+  activity.stored = { ...activity.stored, traffic: await trafficOf(...counted), at: at(30) };
   activity.add([pod('controller', [['records', 3, { state: 'recorded' }]])], at(30));
   return tilesOf(activity);
 };
 
-test('a tile says its span, and the hour before or what is usual beside it', async () => {
+test('tiles tell the same span, and the hour before beside it', async () => {
   const hourAgo = at(-3_600);
-  const ofMinute = (minute: Date): Counts => {
-    if (minute > hourAgo) return { answers: { '202': 60 }, accept: { '5': 99, '10': 1, more: 1 } };
-    return { answers: { '202': 120, '500': 1 }, accept: { more: 1 } };
-  };
-  const yesterday = (hour: Date): Counts =>
-    hour.getUTCHours() === 12 ? { answers: { '202': 1_000 * hour.getUTCDate() } } : {};
-  expect(await tilesWith((when, unit) => (unit === 'minute' ? ofMinute(when) : {}))).toMatchObject({
-    'Accepted (202)': '3,600 in the last hour the hour before: 7,200',
-    'Our faults (5xx)': '0 in the last hour the hour before: 60',
+  expect(
+    await tilesWith((minute) => {
+      if (minute > hourAgo)
+        return { answers: { '202': 60 }, accept: { '5': 99, '10': 1, more: 1 } };
+      return { answers: { '202': 120, '500': 1 }, accept: { more: 1 } };
+    }),
+  ).toEqual({
+    'Accepted (202)': '60 a minute, last 5 min the hour before: 120 a minute',
+    'Our faults (5xx)': '0 a minute, last 5 min the hour before: 1 a minute',
     'Time to accept, p99': '&lt; 10 ms last 5 min the hour before: &gt; 5 s',
-    Finished: '0 in the last hour the hour before: 0',
+    Finished: '0 a minute, last 5 min the hour before: 0 a minute',
   });
-  const all = await tilesWith((when, unit) => (unit === 'minute' ? ofMinute : yesterday)(when));
-  expect(all['Accepted (202)']).toBe('3,600 in the last hour usual at this time: 20,000 to 26,000');
+});
+
+test('what is unusual at this time of the day is red, and faults that ended are told', async () => {
+  const countsWith = (lately: Counts, faultAgo: number) => (minute: Date) => {
+    const ago = (START.getTime() - minute.getTime()) / 60_000;
+    // The current minute has just begun; each earlier day has one minute that is not usual.
+    if (ago < 24 * 60) return ago < 1 ? {} : ago === faultAgo ? { answers: { '500': 3 } } : lately;
+    const many = Math.floor(ago / 60 / 24) + (minute.getUTCMinutes() === 59 ? 1_000 : 50);
+    return { answers: { '202': many }, finished: { completed: many }, accept: { '10': many } };
+  };
+  const well = { answers: { '202': 55 }, finished: { completed: 9 }, accept: { '10': 9 } };
+  const now = await tilesWith(countsWith(well, 20), at(-8 * 86_400));
+  expect(now).toEqual({
+    'Accepted (202)': '55 a minute, last 5 min usual: 51 to 57 a minute',
+    'Our faults (5xx)': '0 a minute, last 5 min 3 in the last hour, the last at 11:40',
+    'Time to accept, p99': '&lt; 10 ms last 5 min usual: &lt; 10 ms',
+    'Finished, red': '9 a minute, last 5 min usual: 51 to 57 a minute',
+  });
+  const ill = { answers: { '202': 1, '500': 2 }, accept: { more: 1 } };
+  expect(Object.keys(await tilesWith(countsWith(ill, 20), at(-8 * 86_400)))).toEqual(
+    Object.keys(now).map((name) => name.replace(/(, red)?$/, ', red')),
+  );
 });
 
 test('before anything was read or counted a tile has no figure', async () => {
   const activity = new Activity(START);
   activity.add([], START);
-  expect((await tilesOf(activity))['Accepted (202)']).toBe('– in the last hour');
+  expect((await tilesOf(activity))['Accepted (202)']).toBe('– a minute, last 5 min');
   expect((await tilesWith(() => ({})))['Time to accept, p99']).toBe(
     '– last 5 min the hour before: –',
   );

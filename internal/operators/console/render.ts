@@ -13,7 +13,7 @@ import looks from './looks.json' with { type: 'json' };
 import titles from './titles.json' with { type: 'json' };
 import { causesOf, keyStatusInWords, switchedOffBy } from '../view/partners.ts';
 import { fieldInWords, reasonInWords, reasonName } from '../view/reason-words.ts';
-import { toneOf } from '../view/request.ts';
+import { shadeOf } from '../view/request.ts';
 import type { Reading } from '../view/read-as.ts';
 import { totalOf } from '../view/search.ts';
 import { actionWords, fromNow, utcSeconds } from '../view/words.ts';
@@ -69,9 +69,14 @@ const eta = new Eta({
 const lookOf = (state: string) =>
   (looks as Readonly<Record<string, string[]>>)[state] ?? [state, 'circle-help'];
 
-/** Differs between installations, so that nobody takes one for another; red to green mean states. */
-export const colourOf = (place: string): string =>
-  `hsl(${180 + (createHash('sha256').update(place).digest().readUInt16BE() % 150)} 75% 45%)`;
+/**
+ * Differs between installations, so that nobody takes one for another. Red to green mean states, blue
+ * is a link: what is left are 25 hues about cyan and 45 from purple to pink.
+ */
+export function colourOf(place: string): string {
+  const left = createHash('sha256').update(place).digest().readUInt16BE() % 70;
+  return `hsl(${left < 25 ? 175 + left : 260 + left} 75% 45%)`;
+}
 
 const numbers = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 const shares = new Intl.NumberFormat('en', {
@@ -90,6 +95,8 @@ const COMMAND = /"partner-ingest ([^"]*)"/;
 
 /** A key that ends within this time is marked. */
 const SOON_MS = 14 * DAY_MS;
+/** Beyond, a day of the calendar says more. */
+const FAR_MS = 30 * DAY_MS;
 
 /** What is masked has asterisks in commands, for any terminal. */
 const dotted = (text: string): string =>
@@ -128,6 +135,17 @@ const words = {
     const isToday = whole.slice(0, 10) === utcSeconds(now).slice(0, 10);
     const shown = isToday ? whole.slice(11) : whole.slice(5, -3);
     return new Html(`<time datetime="${date.toISOString()}" title="${whole} UTC">${shown}</time>`);
+  },
+  /** The time of a reading of today. */
+  clockTime: (date: Date): Html => {
+    const whole = `${utcSeconds(date)} UTC`;
+    const at = date.toISOString();
+    return new Html(`<time datetime="${at}" title="${whole}">${whole.slice(11)}</time>`);
+  },
+  /** Of a chart's column. */
+  minute: (date: Date): Html => {
+    const at = date.toISOString();
+    return new Html(`<span data-at="${at}">${at.slice(11, 16)}</span>`);
   },
   /** In the place of a figure that may be false. */
   unknown: (since: Date, now: Date): Html =>
@@ -186,26 +204,32 @@ const words = {
   icon: (name: string): Html => new Html(iconOf(name)),
   nowrap: (text: string): Html =>
     new Html(text === '' ? '' : `<span class="nowrap">${dotted(escaped(text))}</span>`),
-  /** A figure beside a bar of its share. */
-  barred: (share: number, figure: string, tone = ''): Html =>
-    new Html(
-      `<span class="barred${share > 0 ? '' : ' dim'}"><svg class="bar ${tone}" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true"><rect width="${Math.min(1, share) * 100}" height="6"/></svg>${figure === '' ? '' : `<span>${escaped(figure)}</span>`}</span>`,
-      true,
-    ),
+  /** A figure in front of a bar of its share; what is nothing has none. */
+  barred: (share: number, figure: string, tone = ''): Html => {
+    const said = figure === '' ? '' : `<span>${escaped(figure)}</span>`;
+    const bar = `<svg class="bar ${tone}" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true"><rect width="${Math.min(1, share) * 100}" height="6"/></svg>`;
+    return share > 0
+      ? new Html(`<span class="barred">${said}${bar}</span>`)
+      : new Html(`<span class="barred dim">${said}</span>`);
+  },
+  /** Of requests that failed. */
+  shareBar: (share: number | undefined): Html =>
+    words.barred(share ?? 0, words.percent(share), share && share >= 0.5 ? 'bad' : 'warn'),
   /** The course of a figure, small. */
   course: (values: readonly number[]): Html => new Html(eta.render('spark', { values })),
-  /** How far that is; the time itself on hover. */
-  far: (date: Date | undefined, now: Date, tone = ''): Html | string =>
-    date === undefined
-      ? '–'
-      : new Html(
-          `<span class="nowrap ${tone}" title="${utcSeconds(date)} UTC">${fromNow(date, now)}</span>`,
-        ),
+  /** How far that is, or the day if that is far; the time itself on hover. */
+  far: (date: Date | undefined, now: Date, tone = ''): Html | string => {
+    if (date === undefined) return '–';
+    const whole = utcSeconds(date);
+    const isFar = Math.abs(date.getTime() - now.getTime()) > FAR_MS;
+    const said = isFar ? whole.slice(0, 10) : fromNow(date, now);
+    return new Html(`<span class="nowrap ${tone}" title="${whole} UTC">${said}</span>`);
+  },
   /** Of an end, which may be soon. */
   until: (date: Date | undefined, now: Date): Html | string =>
     words.far(date, now, date && date.getTime() - now.getTime() < SOON_MS ? 'warn' : ''),
   sign: (look: string): Html => new Html(iconOf(lookOf(look)[1]!)),
-  toneOf,
+  toneOf: shadeOf,
   /** Of an order by its name in an address or in the trail; undefined if that names none. */
   orderTitle: (order: string): string | undefined => {
     const all: Readonly<Record<string, string>> = titles;
@@ -216,13 +240,18 @@ const words = {
   badge: (state: string, tone: string): Html => {
     const [said = '', sign = ''] = lookOf(state);
     const shown = iconOf(sign) + escaped(said);
-    return new Html(`<span class="pill ${tone}" title="${escaped(state)}">${shown}</span>`);
+    const shade = state === 'undeliverable' ? shadeOf(state) : tone;
+    return new Html(`<span class="pill ${shade}" title="${escaped(state)}">${shown}</span>`);
   },
+  /** Only an exception is marked. */
   statusBadge: (status: string, onHold = false): Html => {
-    const badge = words.badge(status, { active: 'good', disabled: 'bad' }[status] ?? 'quiet');
+    const badge =
+      status === 'active'
+        ? new Html(`<span class="dim">${words.stateWords(status)}</span>`)
+        : words.badge(status, status === 'disabled' ? 'bad' : 'quiet');
     return onHold ? new Html(`${badge.text}, on hold`) : badge;
   },
-  badgeOf: (state: State): Html => words.badge(state, toneOf(state)),
+  badgeOf: (state: State): Html => words.badge(state, shadeOf(state)),
   /** The name that programs use is shown on hover. */
   named: (said: string, name: string): Html =>
     new Html(
@@ -240,6 +269,9 @@ const words = {
   reason: (one: Parameters<typeof reasonName>[0]): Html =>
     words.named(reasonInWords(one), reasonName(one)),
   fieldInWords,
+  /** Below what they explain, or behind it. */
+  lines: (said: string, lines: readonly (Html | string)[], between = '<br>'): Html =>
+    new Html([said, ...lines].map(escaped).join(between)),
   folded: (said: string, lines: readonly (Html | string)[]): Html | string =>
     lines.length === 0
       ? said

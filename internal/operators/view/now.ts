@@ -5,14 +5,7 @@ import { duration } from './terminal.ts';
 import { kinds } from '../../self-audit/rules.ts';
 import { MINUTE_MS, startOf, type Counts } from '../../traffic/traffic.ts';
 import { utcSeconds } from './words.ts';
-import {
-  figuresOf,
-  PARTNERS_SHOWN,
-  timeBelow,
-  total,
-  worstFirst,
-  WRITTEN_WITHIN_S,
-} from './traffic.ts';
+import { figuresOf, PARTNERS_SHOWN, total, worstFirst, WRITTEN_WITHIN_S } from './traffic.ts';
 import { turnedAwayRows } from './turned-away.ts';
 import { gauge, type Activity, type Waits } from './activity.ts';
 import type { Pod } from './readings.ts';
@@ -293,7 +286,9 @@ function deadLetters({ causes, from }: Activity['stored']['dead']): NowProblem[]
   if (from !== undefined && all.length === 0)
     return [bad('console', 'dead letters cannot be counted in time')];
   const further = all.length - DEAD_KINDS_SHOWN;
-  const rest = bad('', `${further} further causes of dead letters`);
+  const rest = bad('', `${further} further causes of dead letters`, undefined, runbooks.dead, {
+    list: { state: 'dead_lettered' },
+  });
   return further > 0 ? [...all.slice(0, DEAD_KINDS_SHOWN), rest] : all;
 }
 
@@ -349,16 +344,15 @@ function findingsOf({ pods, stored }: Activity): NowProblem[] {
 /** Figures of all live requests; undefined before the first reading. */
 function trafficOf({ traffic }: Activity['stored']) {
   if (traffic === undefined) return undefined;
-  const { hour, hourBefore, lately, usual, since, countedSince } = traffic;
+  const { hour, rates, ratesBefore, usual, since, countedSince } = traffic;
   return {
     /** Later than an hour ago if nothing was counted before; undefined if nothing was. */
     since: countedSince && (countedSince > since ? countedSince : since),
     writtenWithinS: WRITTEN_WITHIN_S,
+    rates,
+    ratesBefore,
     usual,
     hour: { ...figuresOf(hour), ...mailsOf(hour) },
-    hourBefore: { ...figuresOf(hourBefore), ...mailsOf(hourBefore) },
-    acceptP99Ms: timeBelow(lately.accept, 0.99),
-    acceptP99BeforeMs: timeBelow(hourBefore.accept, 0.99),
   };
 }
 

@@ -200,6 +200,11 @@ export function toneOf(state: State): Tone {
   return state === 'dead_lettered' || state === 'undeliverable' ? 'bad' : 'other';
 }
 
+/** A colour for each meaning: what an applicant's server refused is no fault of ours. */
+export type Shade = Tone | 'lost';
+export const shadeOf = (state: State): Shade =>
+  state === 'undeliverable' ? 'lost' : toneOf(state);
+
 function factsOf(
   record: FoundSubmission,
   account: Account | undefined,

@@ -1,6 +1,6 @@
 /** What requests were answered and how they ended, over a range, as pages and tables show it. */
 import { ownerName, TESTS_KEPT_SECONDS } from '../../partner/key-terms.ts';
-import { DAY_MS } from '../../platform/process/clock.ts';
+import { DAY_MS, later } from '../../platform/process/clock.ts';
 import {
   ACCEPT_MS,
   EVERYBODY,
@@ -19,7 +19,7 @@ import {
 import { handOversOf } from '../../account/mail-ledger.ts';
 import type { Reads } from './reads.ts';
 import { reasonInWords } from './reason-words.ts';
-import { toneOf, type Tone } from './request.ts';
+import { shadeOf, type Shade } from './request.ts';
 import { relaySaid } from './timeline.ts';
 import { errorOf } from './words.ts';
 import type { State } from '../../submission/states.ts';
@@ -186,7 +186,7 @@ export function reasonsOf({ reasons = {}, ends = {} }: Counts): ReasonLine[] {
 interface OutcomeLine {
   /** `turned away` and `our fault`: by their answer. */
   readonly state: State | 'open' | 'turned away' | 'our fault';
-  readonly tone: Tone | 'quiet';
+  readonly tone: Shade | 'quiet';
   readonly count: number;
   /** Requests in this state are on a list. */
   readonly listed: boolean;
@@ -197,7 +197,7 @@ function outcomesOf(counts: Counts): OutcomeLine[] {
   const { turnedAway, open, requests, accepted } = figuresOf(counts);
   const replayed = counts.answers?.['replayed'] ?? 0;
   const ends = Object.entries(counts.ends ?? {}).map(([state, count]): OutcomeLine => {
-    return { state: state as State, tone: toneOf(state as State), count, listed: true };
+    return { state: state as State, tone: shadeOf(state as State), count, listed: true };
   });
   const others: OutcomeLine[] = [
     { state: 'open', tone: 'open', count: open, listed: false },
@@ -221,9 +221,9 @@ const OUTCOME_LINES: ChartLines = {
   good: (counts) => figuresOf(counts).completed,
   open: (counts) => figuresOf(counts).open,
   other: (counts) => figuresOf(counts).rejected,
-  bad: (counts) => figuresOf(counts).notDelivered,
+  lost: ({ ends }) => Math.max(0, ends?.['undeliverable'] ?? 0),
   away: (counts) => figuresOf(counts).turnedAway,
-  fault: ({ answers }) => total(answers, isFault),
+  fault: ({ answers, ends }) => total(answers, isFault) + Math.max(0, ends?.['dead_lettered'] ?? 0),
 };
 
 export const NOW_LINES: ChartLines = {
@@ -342,8 +342,44 @@ export async function certificationOf(
 /** Of all partners; the others have fewer failed requests. */
 export const PARTNERS_SHOWN = 30;
 const LATELY_MINUTES = 5;
+/** Days ago; minutes are kept for 8 days. */
+const USUAL_OF_DAYS = [1, 2, 3, 4, 5, 6, 7];
 /** Fewer days do not say what is usual. */
 const USUAL_DAYS = 3;
+/** Minutes beyond these shares of all are not usual. */
+const USUAL_SHARES = [0.05, 0.95] as const;
+
+const RATES = {
+  accepted: (counts) => figuresOf(counts).accepted,
+  finished: ({ finished }) => total(finished),
+  faults: (counts) => figuresOf(counts).faults,
+  acceptP99Ms: ({ accept }) => timeBelow(accept, 0.99),
+} as const satisfies ChartLines;
+type Rates<T> = Readonly<Record<keyof typeof RATES, T | undefined>>;
+
+const eachRate = <T>(value: (of: (counts: Counts) => number | undefined) => T): Rates<T> =>
+  Object.fromEntries(Object.entries(RATES).map(([name, of]) => [name, value(of)])) as Rates<T>;
+
+/** Means of the last minutes of which all was written; the p99 is that of all of them. */
+function ratesOf(minutes: readonly Part[], now: Date, many = LATELY_MINUTES): Rates<number> {
+  const writtenMs = now.getTime() - MINUTE_MS - WRITTEN_WITHIN_S * 1_000;
+  const whole = minutes.filter(({ at }) => at.getTime() <= writtenMs).slice(-many);
+  const sum = countsIn(whole);
+  const rates = eachRate((of) => (of(sum) ?? 0) / Math.max(1, whole.length));
+  return { ...rates, acceptP99Ms: timeBelow(sum.accept, 0.99) };
+}
+
+function usualOf(days: readonly (readonly Part[])[]) {
+  if (days.length < USUAL_DAYS) return undefined;
+  return eachRate((of) => {
+    const values = days.flatMap((parts) => parts.flatMap(({ counts }) => of(counts) ?? []));
+    const sorted = values.toSorted((one, other) => one - other);
+    const [least, most] = USUAL_SHARES.map(
+      (share) => sorted[Math.round(share * (sorted.length - 1))],
+    );
+    return least === undefined || most === undefined ? undefined : { least, most };
+  });
+}
 
 export type NowTraffic = Awaited<ReturnType<typeof nowTraffic>>;
 
@@ -353,12 +389,14 @@ export async function nowTraffic(
   now: Date,
 ) {
   const hour = rangeOf('1h', now);
-  const week = { unit: 'hour', since: new Date(now.getTime() - 7 * DAY_MS), until: now } as const;
-  const [minutes, hours, lastHours, countedSince] = await Promise.all([
+  const [minutes, lastHours, countedSince, ...days] = await Promise.all([
     traffic.series(EVERYBODY, { ...hour, since: hour.before.since }),
-    traffic.series(EVERYBODY, week),
     traffic.partners(now),
     traffic.countedSince(now),
+    ...USUAL_OF_DAYS.map(async (ago) => {
+      const [since, until] = [hour.since, now].map((at) => later(at, -ago * DAY_MS));
+      return traffic.series(EVERYBODY, { unit: 'minute', since: since!, until: until! });
+    }),
   ]);
   const worst = [...lastHours].map(([partner, sums]) => ({ partner, ...sums }));
   const shown = worst.toSorted(worstFirst).slice(0, PARTNERS_SHOWN);
@@ -376,14 +414,13 @@ export async function nowTraffic(
     /** Minutes of the last hour, of which the last has just begun. */
     minutes: last,
     hour: countsIn(last),
-    hourBefore: countsIn(before),
     /** The last five minutes, and the one that has just begun. */
     lately: countsIn(last.slice(-LATELY_MINUTES - 1)),
-    /** In this hour of the last days; undefined if too few were counted. */
-    usual: {
-      accepted: usualOf(hours, now, ({ answers }) => answers?.['202']),
-      finished: usualOf(hours, now, ({ finished }) => finished && total(finished)),
-    },
+    /** A minute; undefined where it cannot be told. */
+    rates: ratesOf(last, now),
+    ratesBefore: ratesOf(before, now, before.length),
+    /** A minute at this time of the last days; undefined if too few were counted. */
+    usual: usualOf(days.filter(([first]) => countedSince && first && first.at >= countedSince)),
     /** Worst first. */
     partners: [...theirs].map(([partner, parts]) => ({
       partner,
@@ -427,20 +464,6 @@ export function worstFirst(
 ): number {
   const weight = ({ failed, requests }: typeof one): number => (failed * failed) / (requests || 1);
   return weight(other) - weight(one) || other.requests - one.requests;
-}
-
-function usualOf(
-  hours: readonly Part[],
-  now: Date,
-  figure: (counts: Counts) => number | undefined,
-) {
-  const figures = hours
-    .filter(
-      ({ at }) => at.getUTCHours() === now.getUTCHours() && now.getTime() - at.getTime() >= HOUR_MS,
-    )
-    .flatMap(({ counts }) => figure(counts) ?? []);
-  if (figures.length < USUAL_DAYS) return undefined;
-  return { least: Math.min(...figures), most: Math.max(...figures) };
 }
 
 /** A search for an example ends then. */

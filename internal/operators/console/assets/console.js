@@ -40,7 +40,7 @@ function showTimes() {
     const shown = isBrief ? briefly(local) : local;
     time.textContent = isLocal() ? shown : time.dataset.utc;
   }
-  for (const label of document.querySelectorAll('.chart [data-at]')) {
+  for (const label of document.querySelectorAll('[data-at]')) {
     label.dataset.utc ??= label.textContent;
     const [from, to] = label.dataset.days === 'true' ? [5, 10] : [11, 16];
     const local = localTime(new Date(label.dataset.at)).slice(from, to);
@@ -95,7 +95,8 @@ async function refresh() {
     if (page.querySelector('#fresh') === null) throw new Error('something else answers here');
     // The reader may have begun something meanwhile.
     if (waits() !== undefined) return;
-    show(page, ['main', 'footer', ...(document.activeElement?.closest('nav') ? [] : ['nav'])]);
+    replace(page, '#fresh');
+    show(page, ['main', ...(document.activeElement?.closest('nav') ? [] : ['nav'])]);
     noteFresh(from);
     failed = undefined;
   } catch (error) {
@@ -104,7 +105,12 @@ async function refresh() {
   judge();
 }
 
-/** The focus and what was scrolled stay where they are. */
+const replace = (page, part) => document.querySelector(part).replaceWith(page.querySelector(part));
+
+/** Beside the time of reading, once a script renews the page. */
+const markLive = (isLive) => (document.querySelector('.live').hidden = !isLive);
+
+/** The focus, what was scrolled and what is unfolded stay as they are. */
 function show(page, parts) {
   const keyOf = ({ tagName, id, ariaLabel, href }) => [tagName, id, ariaLabel, href].join(' ');
   const all = () => [...main.querySelectorAll('a, button, input, [tabindex]')];
@@ -115,11 +121,13 @@ function show(page, parts) {
     all()
       .filter((one) => keyOf(one) === key)
       .indexOf(focused);
+  const opened = new Set([...main.querySelectorAll('details[open]')].map(keyOf));
   const scrolled = new Map(all().map((one) => [keyOf(one), one.scrollLeft]));
   for (const part of parts)
     document.querySelector(part).replaceChildren(...page.querySelector(part).childNodes);
   showTimes();
   addCopyButtons();
+  for (const one of main.querySelectorAll('details')) one.open ||= opened.has(keyOf(one));
   for (const one of all()) one.scrollLeft = scrolled.get(keyOf(one)) ?? 0;
   if (focused === undefined || focused === main) return;
   const same = all().filter((one) => keyOf(one) === key);
@@ -131,10 +139,12 @@ function judge() {
   const waiting = waits();
   const why = waiting ?? failed ?? fresh.why;
   const button = document.querySelector('#pause');
-  button.textContent = paused ? 'Go on refreshing' : 'Pause refreshing';
+  button.textContent = paused ? 'Go on' : 'Pause';
+  button.ariaLabel = `${button.textContent} refreshing`;
   document.querySelector('#waits').textContent = waiting ? `Not now: ${waiting}.` : '';
   const old = Object.keys(fresh.leftMs).filter((part) => msSince(fresh.from) >= fresh.leftMs[part]);
   const isStale = old.length > 0;
+  markLive(!isStale && waiting === undefined);
   button.hidden = isStale && !paused;
   bar.className = old.join(' ');
   const words = isStale ? `${fresh.since} ${why}` : '';
@@ -183,10 +193,14 @@ async function renew(shown) {
   const page = new DOMParser().parseFromString(await read(shown.dataset.of), 'text/html');
   const found = page.querySelector('#live')?.dataset;
   if (found === undefined) throw new Error('something else answers here');
-  if (found.seen === shown.dataset.seen) return told?.isFault ? tell('') : undefined;
+  const isSame = found.seen === shown.dataset.seen;
   const isKept = shown.dataset.kept !== undefined || waits() !== undefined;
+  if (isSame || !isKept) replace(page, '#read');
+  showTimes();
+  markLive(isSame || !isKept);
+  if (isSame) return told?.isFault ? tell('') : undefined;
   if (!isKept) {
-    show(page, ['#live', 'footer']);
+    show(page, ['#live']);
     Object.assign(shown.dataset, found);
     told = undefined;
   }
@@ -295,10 +309,13 @@ if (bar !== null) {
   }
 }
 const live = document.querySelector('#live');
-if (live !== null)
+if (live !== null) {
+  markLive(true);
   for (;;) {
     await pause(Number(live.dataset.everyMs ?? REFRESH_MS));
-    await renew(live).catch((error) =>
-      tell(`This page is not renewed: ${reasonOf(error)}.`, { isFault: true }),
-    );
+    await renew(live).catch((error) => {
+      markLive(false);
+      tell(`This page is not renewed: ${reasonOf(error)}.`, { isFault: true });
+    });
   }
+}
