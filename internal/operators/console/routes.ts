@@ -71,11 +71,13 @@ export function addRoutes(app: FastifyInstance, tools: ConsoleTools, clock: Cloc
 
 function addNow(app: FastifyInstance, { activity }: ConsoleTools, clock: Clock): void {
   app.get('/', (_, reply) => {
+    const { traffic, at = clock.now() } = activity.stored;
     const view = nowView(activity, clock.now());
     return reply.page('now', {
       title: 'Now',
       view,
-      chart: chartOf(activity.stored.traffic?.minutes ?? [], NOW_LINES, clock.now()),
+      // As of the reading: a minute that had just begun then has not ended in it.
+      chart: chartOf(traffic?.minutes ?? [], NOW_LINES, at),
       listOf: listsOf({ since: view.turnedAway.from, until: view.turnedAway.until }),
       listOfAll: listsOf({}),
     });
