@@ -155,7 +155,6 @@ const words = {
     const known = `<span class="known${figure > 0 ? '' : ' dim'}">${words.number(figure)}</span>`;
     return new Html(`<span class="pods">${known}<span class="unknown">unknown</span></span>`, true);
   },
-  ago: fromNow,
   /** Marks the times in the text, links requests, and names states in people's words. */
   timed: (text: string): Html =>
     new Html(
