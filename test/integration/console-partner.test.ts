@@ -149,7 +149,11 @@ test('requests are counted once, by outcome, and reasons beneath, for each range
   ]);
   expect(
     await page.$$eval('[aria-label=Reasons] p', (all) => all.map(({ textContent }) => textContent)),
-  ).toEqual(['business_name: required 23 100.0 %', 'ein: taken 20 87.0 %', 'email: taken 3 13.0 %']);
+  ).toEqual([
+    'business_name: required 23 100.0 %',
+    'ein: taken 20 87.0 %',
+    'email: taken 3 13.0 %',
+  ]);
   expect(await cells('Answered well')).toEqual(['202 accepted 93 66.9 %']);
   const shows = async (total: string): Promise<void> => {
     await eventually(

@@ -170,7 +170,7 @@ test('half of our requests fail: two clicks lead to the 429', async () => {
   const text = await textOf(page);
   expect(await page.$eval('.stat dd', (one) => one.textContent.trim())).toBe(String(all));
   expect(text.split(/\s+/).join(' ')).toContain(
-    `429 over the limit of its address or of the partner ${late.length} ${share}`,
+    `429 over the limit of its address or of the partner ${keyIdOf(hashApiKey(world.key))} at 127.0.0.1: ${late.length}, over ${LIMIT} a minute of this address ${late.length} ${share}`,
   );
   expect(await accessFaults(page)).toEqual([]);
 
