@@ -5,7 +5,7 @@ import type { Clock } from '../../platform/process/clock.ts';
 import { defined } from '../../platform/process/defined.ts';
 import { findByData, findById, suggestionsFor, type FoundByText } from '../view/find.ts';
 import { readAs, type Reading } from '../view/read-as.ts';
-import { rowOf, searchInWords } from '../view/search.ts';
+import { markIn, rowOf, searchInWords } from '../view/search.ts';
 import { TEXT_MAX } from '../view/search-fields.ts';
 import type { Reads } from '../view/reads.ts';
 import type { Trail } from '../trail/trail.ts';
@@ -83,7 +83,10 @@ export function addFind(
       reading,
       refused: allowed.length < readings.length,
       sought: reading?.as === 'id' ? reading.value : '',
-      rows: found.map((record) => rowOf(record, false)),
+      rows: found.map((record) => {
+        const row = rowOf(record, false, !wholeName);
+        return { ...row, mark: reading && markIn(reading, row, record.applicant) };
+      }),
       more: reading && next && keep({ reading, before: next }),
     });
   });

@@ -15,7 +15,7 @@ import { partnerNamed } from '../view/find.ts';
 import type { Reads } from '../view/reads.ts';
 import { reasonInWords } from '../view/reason-words.ts';
 import { rowOf, type FoundRow } from '../view/search.ts';
-import { pickedRange, rangeOf, trafficView } from '../view/traffic.ts';
+import { pickedRange, rangeOf, total, trafficView } from '../view/traffic.ts';
 import type { Activity } from '../view/activity.ts';
 import { listFields, typed, when, WHY_MAX } from '../view/search-fields.ts';
 import { LIMITED } from './sign-in.ts';
@@ -45,18 +45,24 @@ export function addRequestLists(
   inTurn: InTurn,
 ): void {
   app.get('/requests', async (request, reply) => {
-    const asked = request.query as QueryString;
+    const query = request.query as QueryString;
+    const { since, ...others } = query;
+    // Without a time, a list with another filter is of any.
+    if (since === ANY_TIME && Object.keys(others).length > 0)
+      return reply.redirect(addressOf('/requests', others), 303);
     // A form sends its empty fields, too.
-    if (Object.values(asked).includes(''))
-      return reply.redirect(addressOf('/requests', asked), 303);
+    if (Object.values(query).includes(''))
+      return reply.redirect(addressOf('/requests', query), 303);
+    const asked = Object.keys(query).length === 0 ? NOTHING_ASKED : query;
     const now = clock.now();
     const { search, faults } = searchOf(asked, now);
     const names = activity.stored.partners.map(({ partner }) => partner);
     const named = search?.partner && partnerNamed(search.partner, names);
     if (named !== search?.partner && named)
       return reply.redirect(addressOf('/requests', { ...asked, partner: named }), 303);
-    const { owner, range } = countedFor(search, now);
-    const counts = await inTurn(request, () => trafficView(owner, range, now, traffic));
+    const { owner, range = rangeOf('7d', now), isOfList } = countedFor(search, now);
+    const view = await inTurn(request, () => trafficView(owner, range, now, traffic));
+    const counts = isOfList ? view : withoutNumbers(view);
     const page = (more: object): FastifyReply =>
       reply.page('requests', {
         title: 'Requests',
@@ -65,9 +71,10 @@ export function addRequestLists(
         isWhole: names.length <= PICKED_FROM,
         counts: new Map(counts.outcomes.map(({ state, count }) => [state, count])),
         reasons: counts.reasons,
-        countedSince: counts.since,
+        countedSince: isOfList ? view.since : undefined,
         views: viewsOf(request.savedViews(), asked),
         ...(search === undefined ? UNNARROWED : narrowed(asked, counts)),
+        chips: search === undefined ? [] : chipsOf(query),
         query: listOf({ ...asked, before: undefined }),
         bulks: request.person?.role === 'operator' ? bulksOf(search?.state) : [],
         whyMax: WHY_MAX,
@@ -81,8 +88,11 @@ export function addRequestLists(
     const found = list.found.slice(0, LIST_PAGE);
     const isWhole = list.found.length <= LIST_PAGE;
     const older = isWhole ? list.next : found.at(-1)?._id;
+    const byWords = request.person?.role !== 'viewer';
     return page({
-      found: found.map((record) => rowOf(record, false)),
+      found: found.map((record) => rowOf(record, false, byWords)),
+      isNewest: search.before === undefined,
+      total: isOfList ? countOf(search, view) : undefined,
       list: addressOf('', { list: listOf(asked) }),
       older,
       // Nothing older than the last row of a whole page was searched.
@@ -95,18 +105,47 @@ export function addRequestLists(
     if (search === undefined) return reply.say(400, Object.values(faults).join(' '));
     const { found, next } = await inTurn(request, () => submissions.list(search, CSV_ROWS));
     const name = next === undefined ? 'requests' : `requests-newest-${found.length}`;
-    const rows = found.map((record) => rowOf(record, false));
+    const byWords = request.person?.role !== 'viewer';
+    const rows = found.map((record) => rowOf(record, false, byWords));
     const lines = rows.map((row) => Object.values(COLUMNS).map((column) => column(row)));
     return sendCsv(reply, name, [Object.keys(COLUMNS), ...lines]);
   });
 }
 
-/** Whose traffic, and of which time, the filters' options count. */
+/** What is shown if nothing is asked for: of any time, it could not be counted. */
+const NOTHING_ASKED: QueryString = { since: '7d' };
+/** In an address without another filter. */
+const ANY_TIME = 'any';
+
+/** Whose traffic is counted, and of which time: of that of the list, as far as counts are kept. */
 function countedFor({ partner, mode, since, until }: Search = {}, now: Date) {
   const test = mode === 'test';
   const owner = partner === undefined ? EVERYBODY : ownerName(partner, test ? { test } : {});
   const range = since && pickedRange(since, until ?? now, now);
-  return { owner, range: range ?? rangeOf('7d', now) };
+  return { owner, range, isOfList: range !== undefined };
+}
+
+type CountedView = Awaited<ReturnType<typeof trafficView>>;
+/** What there is of late, without saying how much. */
+const withoutNumbers = ({ outcomes, reasons }: CountedView) => ({
+  outcomes: outcomes.map((one) => ({ ...one, count: undefined })),
+  reasons: reasons.map((one) => ({ ...one, count: undefined })),
+});
+
+/** About how many requests the list has; undefined if they are not counted. */
+function countOf(
+  { state, httpStatus, reason, field = '', keyId }: Search,
+  { counts: { answers, ends = {} }, reasons }: CountedView,
+): number | undefined {
+  if (keyId !== undefined || (state !== undefined && httpStatus !== undefined)) return undefined;
+  if (reason !== undefined || field !== '')
+    return reasons.find((one) => one.state === state && one.code === reason && one.field === field)
+      ?.count;
+  if (state !== undefined) return ends[state];
+  // What was over a limit has no record.
+  return total(answers, (status) =>
+    httpStatus === undefined ? /^(?:202|4(?!29)\d\d)$/.test(status) : status === String(httpStatus),
+  );
 }
 
 /** Lists that the person keeps by name. */
@@ -120,7 +159,7 @@ const viewsOf = (saved: readonly (readonly [string, string])[], asked: QueryStri
 const REASONS_OFFERED = 4;
 
 /** Lists one filter narrower, with what was counted. */
-function stepsOf(asked: QueryString, counts: Awaited<ReturnType<typeof trafficView>>) {
+function stepsOf(asked: QueryString, counts: ReturnType<typeof withoutNumbers> | CountedView) {
   const { before: _before, ...filters } = asked;
   const step = (more: Readonly<Record<string, string>>, words: string, count?: number) => ({
     href: addressOf('/requests', { ...filters, ...more }),
@@ -150,20 +189,20 @@ function stepsOf(asked: QueryString, counts: Awaited<ReturnType<typeof trafficVi
   ];
 }
 
-const UNNARROWED = { asked: {}, chips: [], steps: [], times: [] };
+const UNNARROWED = { asked: {}, steps: [], times: [] };
 const narrowed = (asked: QueryString, counts: Parameters<typeof stepsOf>[1]) => ({
   asked,
-  chips: chipsOf(asked),
   steps: stepsOf(asked, counts),
   times: timesOf(asked),
 });
 
 /** Of what time the list may be. */
 const timesOf = ({ before: _before, until, ...filters }: QueryString) =>
-  [undefined, '24h', '7d'].map((since) => ({
-    words: since ?? 'any time',
+  [ANY_TIME, '24h', '7d'].map((since) => ({
+    since,
+    words: since === ANY_TIME ? 'any time' : since,
     href: addressOf('/requests', { ...filters, since }),
-    isOn: until === undefined && filters['since'] === since,
+    isOn: until === undefined && (filters['since'] ?? ANY_TIME) === since,
   }));
 
 export const queryOf = (query: string): Readonly<Record<string, string>> =>
@@ -245,7 +284,11 @@ export function searchOf(asked: QueryString, now: Date) {
     names,
     'The address of a list may hold nothing else: use the search.',
   );
-  const { data, faults } = typed(form.partial(), asked);
+  const { since } = asked;
+  const { data, faults } = typed(form.partial(), {
+    ...asked,
+    ...(since === ANY_TIME ? { since: '' } : {}),
+  });
   const { code, key, ...rest } = data ?? {};
   const search = { ...rest, ...defined({ httpStatus: code, keyId: key }) } as Search;
   return { search: data && search, faults };
@@ -257,6 +300,7 @@ const COLUMNS = {
   state: ({ state }) => state,
   http_status: ({ status }) => String(status),
   partner: ({ partner }) => partner,
+  business_name: ({ business }) => business,
   email: ({ email }) => email,
   ein: ({ ein }) => ein,
   why: ({ whyInWords }) => whyInWords,

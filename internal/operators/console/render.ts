@@ -15,7 +15,7 @@ import { causesOf, keyStatusInWords, switchedOffBy } from '../view/partners.ts';
 import { fieldInWords, reasonInWords, reasonName } from '../view/reason-words.ts';
 import { shadeOf } from '../view/request.ts';
 import type { Reading } from '../view/read-as.ts';
-import { totalOf } from '../view/search.ts';
+import { totalOf, type FoundRow, type Mark } from '../view/search.ts';
 import { actionWords, fromNow, utcSeconds } from '../view/words.ts';
 
 interface Model {
@@ -203,6 +203,15 @@ const words = {
   icon: (name: string): Html => new Html(iconOf(name)),
   nowrap: (text: string): Html =>
     new Html(text === '' ? '' : `<span class="nowrap">${dotted(escaped(text))}</span>`),
+  /** What is masked in a row of a search, with a mark on what was searched by. */
+  foundIn: (row: FoundRow & { readonly mark?: Mark }, column: Mark[0]): Html => {
+    const [marked, from, to] = row.mark ?? [];
+    const text = words.nowrap(row[column]);
+    if (marked !== column || row[column].slice(from, to) === '') return text;
+    const parts = [row[column].slice(0, from), row[column].slice(from, to), row[column].slice(to)];
+    const [before, mark, after] = parts.map((part) => dotted(escaped(part)));
+    return new Html(`<span class="nowrap">${before}<mark>${mark}</mark>${after}</span>`);
+  },
   /** A figure in front of a bar of its share; what is nothing has none. */
   barred: (share: number, figure: string, tone = ''): Html => {
     const said = figure === '' ? '' : `<span>${escaped(figure)}</span>`;

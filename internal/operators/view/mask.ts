@@ -1,16 +1,20 @@
 /** Masks personal data on a screen. */
 import { type Applicant, bodyFields, eachField, printable } from '../../application/fields.ts';
 
-/** `reveal` must have been noted in the trail. */
-export function maskApplicant(applicant: Applicant, reveal: boolean): Applicant {
+/**
+ * `reveal` must have been noted in the trail. Who may reveal sees the business `byWords`: how each
+ * word of its name begins.
+ */
+export function maskApplicant(applicant: Applicant, reveal: boolean, byWords = false): Applicant {
   return eachField(({ mask }, key) => {
     const value = applicant[key];
-    return value === undefined || reveal ? value : mask(value);
+    if (value === undefined || reveal) return value;
+    return key === 'businessName' && byWords ? maskWords(value) : mask(value);
   });
 }
 
 /** `Harbor Bakery` → `H*** B***`. */
-export const maskWords = (name: string): string =>
+const maskWords = (name: string): string =>
   name.trim().split(/\s+/u).slice(0, WORDS_SHOWN).map(bodyFields.businessName.mask).join(' ');
 
 const WORDS_SHOWN = 4;

@@ -11,7 +11,7 @@ import type { OperatorAction } from '../trail/trail.ts';
 import type { FoundSubmission } from './look-up.ts';
 import { reactivation } from './partners.ts';
 import type { Plan } from './plans.ts';
-import { businessOf } from './request.ts';
+import { maskApplicant } from './mask.ts';
 
 export type About = Omit<OperatorAction, 'action'>;
 
@@ -53,7 +53,7 @@ function requestWords(
   return {
     subject: id,
     about: { requestId: id, ...defined({ accountId }) },
-    ...defined({ business: businessOf(record, { reveal: false, mayReveal: true }) }),
+    ...defined({ business: maskApplicant(record.applicant ?? {}, false, true).businessName }),
     ...defined({ would: would && `${accountId} of ${id} (${state}): ${would}` }),
     done,
     json: {

@@ -11,7 +11,7 @@ import { checkRecord, findingName, kinds, printOf, type Kind } from '../../self-
 import type { FoundSubmission } from './look-up.ts';
 import { duplicateIn, nextStep, offersFor, type LineState } from './next.ts';
 import { errorOf, fromNow, isLook, utc, utcSeconds } from './words.ts';
-import { maskApplicant, maskWords } from './mask.ts';
+import { maskApplicant } from './mask.ts';
 import { accountJson, bodyInWords, recordJson, sentInWords, traceIdOf } from './record.ts';
 import type { Reads } from './reads.ts';
 import { rowOf } from './search.ts';
@@ -72,7 +72,6 @@ export async function requestView(
   }: {
     readonly now: Date;
     readonly reveal: boolean;
-    /** Who may see all may see how each word of the name begins. */
     readonly mayReveal?: boolean;
     readonly line?: LineState;
   },
@@ -96,13 +95,13 @@ export async function requestView(
   return {
     requestId: record._id,
     test: record.test === true,
-    business: record.erasedAt === undefined ? businessOf(record, { reveal, mayReveal }) : undefined,
+    business: maskApplicant(record.applicant ?? {}, reveal, mayReveal).businessName,
     partnerId: record.partnerId,
     received: record.pastRetention ? undefined : record.receivedAt,
     state: record.state,
     tone: toneOf(record.state),
     facts: factsOf(record, account, { now, reveal, waits }),
-    applicant: personOf(record.applicant ?? {}, reveal),
+    applicant: personOf(record.applicant ?? {}, reveal, mayReveal),
     partnerSees: partnerSees(record),
     reasons: reasonsOf(record),
     timeline: happenings,
@@ -148,15 +147,6 @@ const reasonsOf = ({ reasons = [] }: FoundSubmission) =>
     code,
     message: duplicateOf === undefined ? message : `${message} See ${duplicateOf}.`,
   }));
-
-/** What people call the request. */
-export function businessOf(
-  { applicant: { businessName } = {} }: SubmissionRecord,
-  { reveal, mayReveal }: { readonly reveal: boolean; readonly mayReveal: boolean },
-): string | undefined {
-  if (mayReveal && !reveal) return businessName && maskWords(businessName);
-  return maskApplicant({ ...(businessName && { businessName }) }, reveal).businessName;
-}
 
 /** What follows from an order within this time is of the operator. */
 const FOLLOWS_MS = 10_000;
@@ -255,8 +245,8 @@ function keyInWords({ idempotencyDigest, adopted }: SubmissionRecord): string | 
 }
 
 /** `name` is the field's in a body. */
-function personOf(person: Applicant, reveal: boolean) {
-  const shown = maskApplicant(person, reveal);
+function personOf(person: Applicant, reveal: boolean, byWords = false) {
+  const shown = maskApplicant(person, reveal, byWords);
   const parts = eachField(({ name, label, leads = false }, key) => {
     const value = shown[key];
     return value === undefined ? undefined : { name, label, leads, value };

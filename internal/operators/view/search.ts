@@ -1,11 +1,14 @@
 /** Requests that a search finds, and the kinds of faults in them by number. */
 import { ownerName } from '../../partner/key-terms.ts';
+import type { Applicant } from '../../application/fields.ts';
 import { defined } from '../../platform/process/defined.ts';
 import { timeOfId } from '../../platform/stores/ids.ts';
+import { namePattern } from '../../submission/name-pattern.ts';
 import type { State } from '../../submission/states.ts';
 import type { SubmissionRecord } from '../../submission/submission.ts';
 import type { Search } from '../../submission/support-queries.ts';
 import { maskApplicant } from './mask.ts';
+import type { Reading } from './read-as.ts';
 import { reasonInWords, reasonName } from './reason-words.ts';
 import type { Reads } from './reads.ts';
 import { errorIn, errorOf, storedErrorOf } from './words.ts';
@@ -16,19 +19,55 @@ const TALLIES = 1_000;
 export type FoundRow = ReturnType<typeof rowOf>;
 
 /** `reveal` must have been noted in the trail. */
-export function rowOf(record: SubmissionRecord, reveal: boolean) {
-  const { email = '', ein = '' } = maskApplicant(record.applicant ?? {}, reveal);
+export function rowOf(record: SubmissionRecord, reveal: boolean, byWords = false) {
+  const { applicant = {} } = record;
+  const { businessName = '', email = '', ein = '' } = maskApplicant(applicant, reveal, byWords);
   return {
     requestId: record._id,
     receivedAt: record.receivedAt,
     state: record.state,
     status: record.httpStatus,
     partner: ownerName(record.partnerId ?? '', record),
+    business: businessName,
     email: record.erasedAt === undefined ? email : 'erased',
     ein,
     why: record.reasons?.map(reasonName).join(', ') ?? storedErrorOf(record) ?? '',
     whyInWords: record.reasons?.map(reasonInWords).join(', ') ?? errorOf(record) ?? '',
   };
+}
+
+/** The column, and from where to where in it, of what stands masked for what was searched by. */
+export type Mark = readonly [column: 'business' | 'email' | 'ein', from: number, to: number];
+
+/** Of the words of a name, or of the sides of an @, those that matched. */
+export function markIn(
+  { as, value }: Reading,
+  { business, email, ein }: FoundRow,
+  { businessName = '' }: Applicant = {},
+): Mark | undefined {
+  const at = email.lastIndexOf('@');
+  switch (as) {
+    case 'id':
+      return undefined;
+    case 'ein':
+      return ['ein', 0, ein.length];
+    case 'domain':
+      return ['email', at + 1, email.length];
+    case 'email':
+    case 'emailStart':
+      return ['email', 0, value.includes('@') || at < 0 ? email.length : at];
+    case 'name': {
+      const name = businessName.trim();
+      const found = new RegExp(namePattern(value) ?? '', 'iu').exec(name);
+      if (found === null) return undefined;
+      const wordsBefore = (end: number): number => name.slice(0, end).split(/\s+/u).length - 1;
+      const words = business.split(' ');
+      const lengthOf = (count: number): number => words.slice(0, count).join(' ').length;
+      const first = wordsBefore(found.index);
+      const from = lengthOf(first) + (first > 0 ? 1 : 0);
+      return ['business', from, lengthOf(wordsBefore(found.index + found[0].length) + 1)];
+    }
+  }
 }
 
 const personalFilters = ['email', 'domain', 'emailStart', 'ein', 'name'] as const;

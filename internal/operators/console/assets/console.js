@@ -250,10 +250,16 @@ function offer(html) {
   document.querySelector('#suggests').textContent = words;
 }
 
+/** Also what is still asked for is not offered. */
+function offerNothing() {
+  asking?.abort();
+  offer('');
+}
+
 /** By arrows through the field and what is offered. */
 function choose(event) {
   const steps = { ArrowDown: 1, ArrowUp: -1 };
-  if (event.key === 'Escape') offer('');
+  if (event.key === 'Escape') offerNothing();
   const all = [q, ...suggested.querySelectorAll('a, button')];
   const next = all[all.indexOf(document.activeElement) + (steps[event.key] ?? NaN)];
   if (suggested.hidden || next === undefined) return;
@@ -289,8 +295,9 @@ if (q !== null) {
   q.addEventListener('input', () => void suggest());
   q.form.addEventListener('keydown', choose);
   q.form.addEventListener('focusout', ({ relatedTarget }) => {
-    if (!q.form.contains(relatedTarget)) offer('');
+    if (!q.form.contains(relatedTarget)) offerNothing();
   });
+  q.form.addEventListener('submit', offerNothing);
 }
 if (bar !== null) {
   noteFresh([performance.timeOrigin, 0]);
