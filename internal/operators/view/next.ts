@@ -3,6 +3,7 @@ import type { Account } from '../../account/account.ts';
 import { isOpen } from '../../submission/states.ts';
 import type { FoundSubmission } from './look-up.ts';
 import { claimEnd, planOf, type PlannedOrder } from './plans.ts';
+import { reasonInWords } from './reason-words.ts';
 import { fromNow, utc, utcSeconds } from './words.ts';
 
 interface Circumstances {
@@ -159,6 +160,21 @@ interface OfferedOrder {
   readonly part: string;
 }
 
+/** Reasons of an address that takes no e-mail, however often it is sent. */
+const FOR_GOOD: ReadonlySet<string> = new Set([
+  'unknown_mailbox',
+  'mailbox_disabled',
+  'domain_refused',
+]);
+
+/** Why another e-mail to the same address cannot help; undefined if it may. */
+function whyInVain(record: FoundSubmission, account: Account | undefined): string | undefined {
+  if (record.state !== 'undeliverable' || account?.activation?.usedAt !== undefined)
+    return undefined;
+  const reason = record.reasons?.find(({ code }) => FOR_GOOD.has(code));
+  return reason && `${reasonInWords(reason)}: another e-mail would come back, too.`;
+}
+
 /**
  * The commands that would change something now, ready to paste. An operator fills in the words in
  * capitals.
@@ -210,7 +226,11 @@ export function offersFor(
       act('erase'),
     ],
   ];
-  return offers.flatMap(([isPossible, what, command, order]) =>
-    isPossible ? [{ what, command: `${PROGRAM} ${command}`, order }] : [],
-  );
+  const inVain = whyInVain(record, account);
+  return offers.flatMap(([isPossible, what, command, order]) => {
+    if (!isPossible) return [];
+    const mailsAgain = order?.name === 'retry' || order?.name === 'resend';
+    const vain = mailsAgain ? inVain : undefined;
+    return [{ what, command: `${PROGRAM} ${command}`, order, vain }];
+  });
 }

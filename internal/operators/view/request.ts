@@ -1,6 +1,12 @@
 /** One request: what it asked for, what became of it and why, and what may be done with it. */
 import { linkState, type Account } from '../../account/account.ts';
-import { isEmailAddress, eachField, printable, type Applicant } from '../../application/fields.ts';
+import {
+  eachField,
+  isEmailAddress,
+  normalizedApplicant,
+  printable,
+  type Applicant,
+} from '../../application/fields.ts';
 import { hintsOn } from '../../application/parse-application.ts';
 import { reasonsForPartner } from '../../application/reasons.ts';
 import { defined } from '../../platform/process/defined.ts';
@@ -114,7 +120,9 @@ export async function requestView(
     /**
      * Requests of the same e-mail address or EIN, newest first; at most `OTHERS_LISTED` of each.
      */
-    others: others.map((one) => rowOf(one, reveal)),
+    others: others.map((one) => {
+      return { ...rowOf(one, reveal, mayReveal), same: sameInWords(record, one) };
+    }),
     /** The same as JSON, for programs. */
     json: {
       ...recordJson(record, reveal),
@@ -182,6 +190,13 @@ async function othersOf(
   const byId = new Map((await Promise.all(found)).flat().map((one) => [one._id, one]));
   byId.delete(_id);
   return [...byId.values()].toSorted((one, other) => (one._id < other._id ? 1 : -1));
+}
+
+/** Why a request stands among the others. */
+function sameInWords(...both: [SubmissionRecord, SubmissionRecord]): string {
+  const [one, other] = both.map(({ applicant = {} }) => normalizedApplicant(applicant));
+  if (one?.ein !== other?.ein) return 'with this e-mail address';
+  return one?.email === other?.email ? 'with both' : 'with this EIN';
 }
 
 export function toneOf(state: State): Tone {

@@ -275,6 +275,14 @@ function step(isOn) {
   rows[rows.indexOf(document.activeElement) + (isOn ? 1 : -1)]?.focus();
 }
 
+/** Typing in the field of a choice chooses it; another choice takes back what was typed. */
+document.addEventListener('input', ({ target: { id, type, value, form } }) => {
+  const own = form?.querySelector('.own input');
+  if (!own) return;
+  if (id === own.id) form.querySelector('[type=radio][value=""]').checked = true;
+  else if (type === 'radio' && value !== '') own.value = '';
+});
+
 showTimes();
 addCopyButtons();
 document.addEventListener('click', ({ target }) => {
