@@ -12,7 +12,7 @@ import { addressOfAsset, iconOf, styles } from './assets.ts';
 import looks from './looks.json' with { type: 'json' };
 import titles from './titles.json' with { type: 'json' };
 import { causesOf, keyStatusInWords, switchedOffBy } from '../view/partners.ts';
-import { fieldInWords, reasonInWords, reasonName } from '../view/reason-words.ts';
+import { capital, fieldInWords, reasonInWords, reasonName } from '../view/reason-words.ts';
 import { shadeOf } from '../view/request.ts';
 import type { Reading } from '../view/read-as.ts';
 import { totalOf, type FoundRow, type Mark } from '../view/search.ts';
@@ -155,6 +155,11 @@ const words = {
     const known = `<span class="known${figure > 0 ? '' : ' dim'}">${words.number(figure)}</span>`;
     return new Html(`<span class="pods">${known}<span class="unknown">unknown</span></span>`, true);
   },
+  /** As in "3 d". */
+  age: (date: Date, now: Date): string =>
+    duration(now.getTime() - date.getTime())
+      .split(' ', 2)
+      .join(' '),
   /** Marks the times in the text, links requests, and names states in people's words. */
   timed: (text: string): Html =>
     new Html(
@@ -192,12 +197,15 @@ const words = {
     );
   },
   /** A figure that leads to the list it counts. */
-  listLink: (address: string, count: number, said = numbers.format(count)): Html =>
-    new Html(`<a href="${escaped(address)}">${escaped(said)}</a>`, true),
+  listLink: (address: string, count: number): Html =>
+    new Html(`<a href="${escaped(address)}">${numbers.format(count)}</a>`, true),
+  button: (address: string, said: string): Html =>
+    new Html(`<a class="button" href="${escaped(address)}">${escaped(said)}</a>`, true),
   /** A part of an order of many. */
   orderLink: (id: string, count = 0): Html =>
     new Html(`<a href="/orders/many/${escaped(id)}">${words.some(count, 'request')}</a>`),
   actionWords,
+  capital,
   asset: addressOfAsset,
   styles,
   icon: (name: string): Html => new Html(iconOf(name)),

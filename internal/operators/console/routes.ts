@@ -159,7 +159,7 @@ function addLists(
       title: 'Dead letters',
       listOf: listsOf({}),
       list: addressOf('', { list: listOf(newest) }),
-      rows: found.map((record) => rowOf(record, false)),
+      rows: found.map((record) => rowOf(record, false, request.person?.role !== 'viewer')),
       ...dead,
     });
   });

@@ -48,4 +48,4 @@ export function fieldInWords(field: string): string {
   return known.find(({ name }) => name === field)?.label ?? field.replaceAll('_', ' ');
 }
 
-const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
