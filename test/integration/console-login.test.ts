@@ -33,6 +33,7 @@ test('support logs in, gets the requested page, and reveals under a proven name'
   const { page } = await logIn('support', `/requests/${requestId}`);
   expect(page.url()).toBe(`${desk.url}/requests/${requestId}`);
   expect(await textOf(page)).toContain('support@example.com (support)');
+  await page.click('details:has(.ask) summary');
   await page.type('#why', 'ticket 4711');
   await Promise.all([page.waitForNavigation(), page.click('main form button')]);
   expect(await textOf(page)).toContain(application.email);
@@ -407,6 +408,7 @@ test('an open form survives a link from another site and a second console', asyn
   expect(await textOf(tab)).toContain('viewer@example.com (viewer)');
 
   await page.bringToFront();
+  await page.click('details:has(.ask) summary');
   await page.type('#why', 'still open');
   await Promise.all([page.waitForNavigation(), page.click('main form button')]);
   expect(await textOf(page)).toContain(application.email);

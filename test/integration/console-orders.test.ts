@@ -98,6 +98,7 @@ test('a request names one step; what was typed is kept, and the open page renews
   expect(await page.$$('a.main')).toHaveLength(1);
   const away = await page.browserContext().newPage();
   await away.goto(`${desk.url}/requests/${id}`);
+  await away.click('details:has(.ask) summary');
   await away.type('#why', 'begun');
 
   await act(`/orders/bounce/${id}`, { status: '5.1.1' });
@@ -119,7 +120,11 @@ test('a request names one step; what was typed is kept, and the open page renews
   await Promise.all([page.waitForNavigation(), page.click('a.main')]);
   expect(page.url()).toContain(`/orders/correct-email/${id}`);
   await page.type('#email', other.application.email);
+  const chosen = () =>
+    page.$eval('[name=reason]:checked', (one) => (one as unknown as { value: string }).value);
+  expect(await chosen()).toBe('the applicant gave a wrong address');
   await page.type('#why', 'ticket 9');
+  expect(await chosen()).toBe('');
   await Promise.all([page.waitForNavigation(), page.click('main form button')]);
   expect(await textOf(page)).toContain('the address belongs to another account');
   const kept = await page.$$eval('main form input:not([type=hidden], [type=radio])', (all) =>

@@ -186,7 +186,38 @@ test('suggestions are few, read nobody and note nothing, and a viewer gets no pa
   expect(await isTooWide(page)).toBe(false);
   await page.keyboard.press('Escape');
   expect(await page.$('#suggested li')).toBeNull();
+  await page.type('#q', 'ad');
+  await page.waitForSelector('#suggested li');
+  await page.click('h1');
+  expect(await page.$('#suggested li')).toBeNull();
   await page.setViewport({ width: 1_440, height: 900 });
+});
+
+test('the numbers of a list are of its time, and one of any time has none', async () => {
+  const chips = async (range: string): Promise<string[]> => {
+    await page.goto(`${desk.url}/requests`);
+    await page.goto(await page.$eval(`.seg a[href*="since=${range}"]`, ({ href }) => href));
+    expect(await page.$eval('.seg [aria-current]', (one) => one.getAttribute('href'))).toContain(
+      range,
+    );
+    return page.$$eval('.chips > li', (all) => all.map(({ innerText }) => innerText.trim()));
+  };
+  expect(await chips('7d')).toEqual(expect.arrayContaining(['Rejected 7']));
+  expect(await textOf(page)).toMatch(/\d requests Copy the link/);
+  expect((await chips('7d'))[0]).toBe('All filters …');
+  expect(await chips('any')).toEqual(expect.arrayContaining(['Rejected']));
+  // With another filter, any time needs no word in the address.
+  await page.goto(`${desk.url}/requests?since=any&state=rejected`);
+  expect(page.url()).toBe(`${desk.url}/requests?state=rejected`);
+  expect(await page.$$eval('thead th', (all) => all.map((one) => one.textContent))).toEqual([
+    'Request',
+    'Received',
+    'Partner',
+    'Business',
+    'E-mail',
+    'EIN',
+    'Why',
+  ]);
 });
 
 test('without a script, a list is narrowed by pickers with counts and kept under a name', async () => {

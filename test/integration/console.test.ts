@@ -26,6 +26,8 @@ const hostile = {
 const COMMAND = 'kubectl -n apps exec -i deploy/apps-processor -- partner-ingest';
 const endless = { ...newApplication(), business_name: 'w'.repeat(1_000), email: 'w'.repeat(1_000) };
 
+const REVEAL = 'details:has(.ask) summary';
+
 let own: OwnWorld;
 let world: World;
 const browser = await browserOfFile();
@@ -91,6 +93,9 @@ async function search(text: string): Promise<string> {
   await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
   return textOf(page);
 }
+/** What stands marked in the rows. */
+const marks = (): Promise<(string | null)[]> =>
+  page.$$eval('td mark', (all) => all.map((one) => one.textContent));
 const nowSays = (words: RegExp): Promise<unknown> =>
   eventually(
     `the first page to say ${words}`,
@@ -157,6 +162,7 @@ test('a search by e-mail is noted and leaves no address in URL or page', async (
     found.map((link) => [link.getAttribute('href'), link.getAttribute('target')]),
   );
   expect(links).toEqual([ids[2], ids[0]].map((id) => [`/requests/${id}`, '_blank']));
+  expect(await marks()).toEqual(['c•••@c•••.example', 'c•••@c•••.example']);
   const [entry] = await world.trail();
   expect(entry).toMatchObject({ action: 'find --email', nameFrom: 'console' });
 });
@@ -224,6 +230,11 @@ test('an EIN, a domain and a name lead to their requests, and a partner to its p
   expect(noted.map(({ action }) => action.replace('find --', '')).join(' ')).toBe(
     'ein ein domain domain emailStart email name name name name',
   );
+  // Of the business only the word that matched is marked, and it stays masked.
+  shown.push(await search('canary'));
+  expect(
+    await page.$$eval('tr:has(mark) td:nth-of-type(4)', (all) => all.map((one) => one.innerHTML)),
+  ).toEqual(Array(2).fill('<span class="nowrap"><mark>C•••</mark> L•••</span>'));
   await search('DEMO');
   expect(page.url()).toBe(`${desk.url}/partners/demo`);
   const nothing = await search('Nobody & Daughters');
@@ -306,6 +317,9 @@ test('a command is shown as it is run here, and a button copies it', async () =>
 
 test('a reveal needs a reason, and is noted before it shows', async () => {
   await open(`/requests/${ids[0]}`);
+  // Folded, and read without a script.
+  expect(await page.$eval('#why', (field) => field.checkVisibility())).toBe(false);
+  await page.click(REVEAL);
   await page.type('#why', ' ');
   await Promise.all([page.waitForNavigation(), page.click('main form button')]);
   shown.push(await page.content());
@@ -392,6 +406,7 @@ test('hostile names are shown as text, without direction marks', async () => {
     [ids[3], endless.business_name],
   ]) {
     await open(`/requests/${id}`);
+    await page.click(REVEAL);
     await page.type('#why', 'to see the name');
     await Promise.all([page.waitForNavigation(), page.click('main form button')]);
     expect(await textOf(page)).toContain(text);

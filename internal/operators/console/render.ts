@@ -16,7 +16,7 @@ import { capital, fieldInWords, reasonInWords, reasonName } from '../view/reason
 import { shadeOf } from '../view/request.ts';
 import type { Reading } from '../view/read-as.ts';
 import { totalOf, type FoundRow, type Mark } from '../view/search.ts';
-import { actionWords, fromNow, utcSeconds } from '../view/words.ts';
+import { fromNow, utcSeconds } from '../view/words.ts';
 
 interface Model {
   readonly title: string;
@@ -204,7 +204,6 @@ const words = {
   /** A part of an order of many. */
   orderLink: (id: string, count = 0): Html =>
     new Html(`<a href="/orders/many/${escaped(id)}">${words.some(count, 'request')}</a>`),
-  actionWords,
   capital,
   asset: addressOfAsset,
   styles,
