@@ -60,9 +60,10 @@ export function addRequestLists(
     const named = search?.partner && partnerNamed(search.partner, names);
     if (named !== search?.partner && named)
       return reply.redirect(addressOf('/requests', { ...asked, partner: named }), 303);
-    const { owner, range = rangeOf('7d', now), isOfList } = countedFor(search, now);
-    const view = await inTurn(request, () => trafficView(owner, range, now, traffic));
-    const counts = isOfList ? view : withoutNumbers(view);
+    const { owner, range, isApart } = countedFor(search, now);
+    const week = rangeOf('7d', now);
+    const view = await inTurn(request, () => trafficView(owner, range ?? week, now, traffic));
+    const counts = range === undefined || isApart ? withoutNumbers(view) : view;
     const page = (more: object): FastifyReply =>
       reply.page('requests', {
         title: 'Requests',
@@ -71,7 +72,7 @@ export function addRequestLists(
         isWhole: names.length <= PICKED_FROM,
         counts: new Map(counts.outcomes.map(({ state, count }) => [state, count])),
         reasons: counts.reasons,
-        countedSince: isOfList ? view.since : undefined,
+        countedSince: counts === view ? view.since : undefined,
         views: viewsOf(request.savedViews(), asked),
         ...(search === undefined ? UNNARROWED : narrowed(asked, counts)),
         chips: search === undefined ? [] : chipsOf(query),
@@ -92,7 +93,7 @@ export function addRequestLists(
     return page({
       found: found.map((record) => rowOf(record, false, byWords)),
       isNewest: search.before === undefined,
-      total: isOfList ? countOf(search, view) : undefined,
+      total: range && countOf(search, view),
       list: addressOf('', { list: listOf(asked) }),
       older,
       // Nothing older than the last row of a whole page was searched.
@@ -117,12 +118,19 @@ const NOTHING_ASKED: QueryString = { since: '7d' };
 /** In an address without another filter. */
 const ANY_TIME = 'any';
 
-/** Whose traffic is counted, and of which time: of that of the list, as far as counts are kept. */
-function countedFor({ partner, mode, since, until }: Search = {}, now: Date) {
+/**
+ * Whose traffic is counted, and of which time; without a range, what the list has is not counted.
+ * `isApart`: what a further filter would leave of it is not.
+ */
+function countedFor(
+  { partner, mode, since, until, keyId, httpStatus, reason, field }: Search = {},
+  now: Date,
+) {
   const test = mode === 'test';
   const owner = partner === undefined ? EVERYBODY : ownerName(partner, test ? { test } : {});
-  const range = since && pickedRange(since, until ?? now, now);
-  return { owner, range, isOfList: range !== undefined };
+  const isCounted = keyId === undefined && !(test && partner === undefined);
+  const range = isCounted && since ? pickedRange(since, until ?? now, now) : undefined;
+  return { owner, range, isApart: (httpStatus ?? reason ?? field) !== undefined };
 }
 
 type CountedView = Awaited<ReturnType<typeof trafficView>>;
@@ -134,10 +142,10 @@ const withoutNumbers = ({ outcomes, reasons }: CountedView) => ({
 
 /** About how many requests the list has; undefined if they are not counted. */
 function countOf(
-  { state, httpStatus, reason, field = '', keyId }: Search,
+  { state, httpStatus, reason, field = '' }: Search,
   { counts: { answers, ends = {} }, reasons }: CountedView,
 ): number | undefined {
-  if (keyId !== undefined || (state !== undefined && httpStatus !== undefined)) return undefined;
+  if (state !== undefined && httpStatus !== undefined) return undefined;
   if (reason !== undefined || field !== '')
     return reasons.find((one) => one.state === state && one.code === reason && one.field === field)
       ?.count;
