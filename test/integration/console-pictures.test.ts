@@ -114,6 +114,7 @@ test('each page shows a day', async () => {
   await shown('now-under-load');
   await shown('now-dark');
   await shown('requests', '/requests');
+  await says(/newest 50 of about \d{3},\d{3}\s/);
   await shown('partner', '/partners/acme?range=today');
   await shown('request', `/requests/${id}`);
   await shown('duplicate', `/requests/${duplicate}`);
