@@ -232,10 +232,10 @@ test('the file has what the list shows, masked, and no cell that a spreadsheet w
   expect(answer.headers.get('content-disposition')).toBe('attachment; filename="requests.csv"');
   const [head, first, ...others] = (await answer.text()).trimEnd().split('\r\n');
   expect(head).toBe(
-    '"request_id","received_at","state","http_status","partner","email","ein","why"',
+    '"request_id","received_at","state","http_status","partner","business_name","email","ein","why"',
   );
   expect(first).toMatch(
-    /^"req_\w+","\d{4}-[^"]+Z","rejected","202","demo","'=\*\*\*@e\*\*\*\.com","\*{5}6789","ein: taken, business_name: required"$/,
+    /^"req_\w+","\d{4}-[^"]+Z","rejected","202","demo","'\+\*\*\* L\*\*\*","'=\*\*\*@e\*\*\*\.com","\*{5}6789","ein: taken, business_name: required"$/,
   );
   expect(others).toHaveLength(22);
 });

@@ -233,7 +233,9 @@ test('an EIN, a domain and a name lead to their requests, and a partner to its p
   // Of the business only the word that matched is marked, and it stays masked.
   shown.push(await search('canary'));
   expect(
-    await page.$$eval('tr:has(mark) td:nth-of-type(4)', (all) => all.map((one) => one.innerHTML)),
+    await page.$$eval('tr:has(mark) td:nth-of-type(4)', (all) =>
+      all.map(({ innerHTML }) => innerHTML),
+    ),
   ).toEqual(Array(2).fill('<span class="nowrap"><mark>C•••</mark> L•••</span>'));
   await search('DEMO');
   expect(page.url()).toBe(`${desk.url}/partners/demo`);

@@ -101,6 +101,15 @@ export function addRequestLists(
       csv: addressOf('/requests.csv', asked),
     });
   });
+  addListFile(app, submissions, clock, inTurn);
+}
+
+function addListFile(
+  app: FastifyInstance,
+  submissions: Reads['submissions'],
+  clock: Clock,
+  inTurn: InTurn,
+): void {
   app.get('/requests.csv', LIMITED, async (request, reply) => {
     const { search, faults } = searchOf(request.query as QueryString, clock.now());
     if (search === undefined) return reply.say(400, Object.values(faults).join(' '));
