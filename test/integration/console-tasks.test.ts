@@ -188,7 +188,7 @@ test('suggestions are few, read nobody and note nothing, and a viewer gets no pa
   expect(await page.$('#suggested li')).toBeNull();
   await page.type('#q', 'ad');
   await page.waitForSelector('#suggested li');
-  await page.click('h1');
+  await page.focus('main');
   expect(await page.$('#suggested li')).toBeNull();
   await page.setViewport({ width: 1_440, height: 900 });
 });
@@ -215,9 +215,6 @@ test('the numbers of a list are of its time, and one of any time has none', asyn
     'Request',
     'Received',
     'Partner',
-    'Business',
-    'E-mail',
-    'EIN',
     'Why',
   ]);
 });
