@@ -63,7 +63,7 @@ test('what is put aside is counted while it is so, and leads to who did it and w
   expect(await textOf(page)).toContain('the self-audit found nothing that is not put aside');
   await Promise.all([page.waitForNavigation(), page.click('a[href="/trail?about=aside"]')]);
   const rows = await page.$$eval('tbody tr', (all) => all.map((one) => one.textContent ?? ''));
-  expect(rows).toEqual([expect.stringMatching(/aside history_disagrees.*a ticket.*done/s)]);
+  expect(rows).toEqual([expect.stringMatching(/Aside history_disagrees.*a ticket.*Done/s)]);
   await world.stores.requests.deleteOne({ _id: record._id });
   await eventually('no word of it', async () => {
     await page.goto(desk.url);
