@@ -90,8 +90,8 @@ test.each([
     failing({ name: 'MongoServerError', code: 121, codeName: 'DocumentValidationFailure' }),
     'refused the write (code 121, its validation)',
   ],
-  [failing({ name: 'MongoServerError', code: 2 }), 'refused the write (code 2)'],
-])('why the database refused a step is shown by its code: %j', (error, shown) => {
+  [failing({ name: 'MongoServerError', code: 2 }), 'answered with an error (code 2)'],
+])('what the database said of a step is shown by its code: %j', (error, shown) => {
   const attempt = { step: 'account', record: newRecord() } as unknown as Parameters<
     typeof verdictOfError
   >[1];

@@ -327,7 +327,7 @@ async function tilesOf(activity: Activity): Promise<Readonly<Record<string, stri
 }
 
 /** What is read if everybody's counts in each minute or hour are those. */
-function trafficOf(countsAt: (at: Date, unit: Unit) => Counts, since = at(-600)) {
+function trafficOf(countsAt: (at: Date, unit: Unit) => Counts, counted = at(-600)) {
   const series = (_owner: string, { unit, since, until }: SeriesAsked): Promise<Part[]> => {
     const parts: Part[] = [];
     for (let ms = startOf(since.getTime(), units[unit]); ms < until.getTime(); ms += units[unit])
@@ -336,7 +336,7 @@ function trafficOf(countsAt: (at: Date, unit: Unit) => Counts, since = at(-600))
   };
   const seriesOf = () => Promise.resolve(new Map<string, Part[]>());
   const partners = () => Promise.resolve(new Map<string, PartnerSums>());
-  const countedSince = () => Promise.resolve(since);
+  const countedSince = () => Promise.resolve(counted);
   return nowTraffic({ series, seriesOf, partners, countedSince }, at(30));
 }
 

@@ -26,29 +26,23 @@ export function causeInWords(cause: string | undefined): string {
   return `${CAUSES[code] ?? 'the relay could not be used'}${cause === undefined ? '' : ` (${cause})`}`;
 }
 
-/** What a database's error code means, where a sentence of it helps. */
-const REFUSED_BY: Readonly<Record<string, string>> = { 121: ', its validation' };
+/** Where a database's error code says more than that there was one. */
+const DATABASE_CODES: Readonly<Record<string, string>> = {
+  121: 'the database refused the write (code 121, its validation)',
+};
 
-/** `MongoServerError, DocumentValidationFailure, 121` → `code 121, its validation`. */
-function databaseCode(of = ''): string | undefined {
-  const [, code = ''] = /^Mongo\w*Error, (?:\w+, )?(\d+)$/.exec(of) ?? [];
-  return code && `code ${code}${REFUSED_BY[code] ?? ''}`;
+/** Of such as `MongoServerError, DocumentValidationFailure, 121`. */
+function databaseError(of = ''): string | undefined {
+  const [, code] = /^Mongo\w*Error, (?:\w+, )?(\d+)$/.exec(of) ?? [];
+  return code && (DATABASE_CODES[code] ?? `the database answered with an error (code ${code})`);
 }
 
 /** `stored` keeps the words of the process; a page shows them on hover. */
 export function factInWords(stored: StoredFact): string {
   const { code, of, words } = stored.code === undefined ? olderFact(stored.words) : stored;
-  const refusal = databaseCode(of);
-  switch (code) {
-    case 'relay_unusable':
-      return causeInWords(of);
-    case 'workers_died':
-      return 'processors crashed while they worked on it';
-    case 'step_failed':
-      return refusal ? `the database refused the write (${refusal})` : words;
-    default:
-      return words;
-  }
+  if (code === 'relay_unusable') return causeInWords(of);
+  if (code === 'workers_died') return 'processors crashed while they worked on it';
+  return (code === 'step_failed' && databaseError(of)) || words;
 }
 
 /** `last` is the last error of a record in this state, which may be an earlier attempt's. */
