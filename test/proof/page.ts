@@ -58,6 +58,7 @@ export function pageOf({
   const found = sum((leg) => leg.found);
   const unexplained = legs.flatMap((leg) => leg.unexplained);
   const inWindows = legs.flatMap(({ windows }) => windows);
+  const inWindow = sum((leg) => leg.checked.violations.length) - unexplained.length;
   const checkers = new Set(legs.map(({ checked }) => checked.checker));
   const stores = new Set(legs.map((leg) => leg.stores));
   const failed = begun.filter((line) => 'failed' in line);
@@ -75,12 +76,14 @@ export function pageOf({
     `- Sent: ${sum((leg) => leg.requests)} requests, with repeats, races, malformed and cut bodies.`,
     `- Violations by our audit of records, accounts and e-mails: ${found}.`,
     ...broken.slice(0, SHOWN).map((words) => `  - ${words}`),
-    `- Violations by ${[...checkers].join(', ')}, over ${sum((leg) => leg.checked.operations)} operations: ${unexplained.length}.`,
+    `- Violations by ${[...checkers].join(', ')}, over ${sum((leg) => leg.checked.operations)} operations: ${unexplained.length}; ${inWindow} more in the window of docs/decisions/0004-500-means-not-accepted.md.`,
     ...unexplained
       .slice(0, SHOWN)
       .map(({ model, partition, verdict }) => `  - ${model}, ${partition}: ${verdict}`),
-    `- Happened in a documented window: ${inWindows.length}.`,
-    ...inWindows.slice(0, SHOWN).map((words) => `  - ${words}`),
+    `- Happened in a documented window (\`windows\` of legs/*.json): ${inWindows.length}.`,
+    ...Map.groupBy(inWindows, (words) => words.replace(/^\S+ /, ''))
+      .entries()
+      .map(([what, some]) => `  - ${some.length} × ${what}`),
     `- No answer within 75 s, which counts as none: ${sum((leg) => leg.late)}.`,
     ...(found + unexplained.length > 0
       ? ['', 'A promise was broken.']
@@ -88,7 +91,7 @@ export function pageOf({
         ? ['', 'Nothing was played.']
         : [
             '',
-            `With a confidence of 95 %, 0 of ${acks} means that at most ${(atMostPer(acks) * 1e6).toFixed(1)} of a million acknowledged requests are lost under these faults, and 0 of ${faults} that at most ${(atMostPer(faults) * 100).toFixed(2)} % of these faults lose one.`,
+            `With a confidence of 95 %, 0 of ${acks} means that at most ${(atMostPer(acks) * 1e6).toFixed(1)} of a million 202s are of a lost request under these faults, and 0 of ${faults} that at most ${(atMostPer(faults) * 100).toFixed(2)} % of these faults lose one.`,
           ]),
     '',
     '## Control runs, which must lose',

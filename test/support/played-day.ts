@@ -300,7 +300,9 @@ async function store(
   if (windows.length > 0) await rateLimitedCollection(world.stores.db).insertMany(windows);
   const lastOf = Map.groupBy(all, ({ partner }) => partner);
   for (const theirs of lastOf.values()) {
-    const last = theirs.findLast(({ status }) => status === 202)!;
+    const last = theirs.findLast(({ status }) => status === 202);
+    // A partner may have had no other answers in a short time.
+    if (last === undefined) continue;
     await new KeyStore({ db: world.stores.db, clock: clockAt(() => to) }).touch(
       [keyOf(last).hash],
       last.at,
