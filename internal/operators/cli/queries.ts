@@ -106,6 +106,7 @@ const COLOURS = {
   good: 'green',
   open: 'cyan',
   bad: 'red',
+  lost: 'red',
   other: 'yellow',
 } as const satisfies Record<Tone, string>;
 

@@ -18,7 +18,7 @@ import { rowOf, type FoundRow } from '../view/search.ts';
 import { pickedRange, rangeOf, total, trafficView } from '../view/traffic.ts';
 import type { Activity } from '../view/activity.ts';
 import { listFields, typed, when, WHY_MAX } from '../view/search-fields.ts';
-import { LIMITED } from './sign-in.ts';
+import { LIMITED, mayReveal } from './sign-in.ts';
 import type { InTurn } from './turns.ts';
 
 export const LIST_PAGE = 50;
@@ -89,9 +89,8 @@ export function addRequestLists(
     const found = list.found.slice(0, LIST_PAGE);
     const isWhole = list.found.length <= LIST_PAGE;
     const older = isWhole ? list.next : found.at(-1)?._id;
-    const byWords = request.person?.role !== 'viewer';
     return page({
-      found: found.map((record) => rowOf(record, false, byWords)),
+      found: found.map((record) => rowOf(record, false, mayReveal(request))),
       isNewest: search.before === undefined,
       total: range && countOf(search, view),
       list: addressOf('', { list: listOf(asked) }),
@@ -115,8 +114,7 @@ function addListFile(
     if (search === undefined) return reply.say(400, Object.values(faults).join(' '));
     const { found, next } = await inTurn(request, () => submissions.list(search, CSV_ROWS));
     const name = next === undefined ? 'requests' : `requests-newest-${found.length}`;
-    const byWords = request.person?.role !== 'viewer';
-    const rows = found.map((record) => rowOf(record, false, byWords));
+    const rows = found.map((record) => rowOf(record, false, mayReveal(request)));
     const lines = rows.map((row) => Object.values(COLUMNS).map((column) => column(row)));
     return sendCsv(reply, name, [Object.keys(COLUMNS), ...lines]);
   });

@@ -13,7 +13,7 @@ import looks from './looks.json' with { type: 'json' };
 import titles from './titles.json' with { type: 'json' };
 import { causesOf, keyStatusInWords, switchedOffBy } from '../view/partners.ts';
 import { capital, fieldInWords, reasonInWords, reasonName } from '../view/reason-words.ts';
-import { shadeOf } from '../view/request.ts';
+import { toneOf } from '../view/request.ts';
 import type { Reading } from '../view/read-as.ts';
 import { totalOf, type FoundRow, type Mark } from '../view/search.ts';
 import { fromNow, utcSeconds } from '../view/words.ts';
@@ -199,8 +199,12 @@ const words = {
   /** A figure that leads to the list it counts. */
   listLink: (address: string, count: number): Html =>
     new Html(`<a href="${escaped(address)}">${numbers.format(count)}</a>`, true),
-  button: (address: string, said: string): Html =>
-    new Html(`<a class="button" href="${escaped(address)}">${escaped(said)}</a>`, true),
+  /** Leads to the orders for all of a list of dead letters. */
+  decision: (list: string, count: number): Html =>
+    new Html(
+      `<a class="button" href="${escaped(list)}#why">Retry or end ${numbers.format(count)} …</a>`,
+      true,
+    ),
   /** A part of an order of many. */
   orderLink: (id: string, count = 0): Html =>
     new Html(`<a href="/orders/many/${escaped(id)}">${words.some(count, 'request')}</a>`),
@@ -244,7 +248,7 @@ const words = {
   until: (date: Date | undefined, now: Date): Html | string =>
     words.far(date, now, date && date.getTime() - now.getTime() < SOON_MS ? 'warn' : ''),
   sign: (look: string): Html => new Html(iconOf(lookOf(look)[1]!)),
-  toneOf: shadeOf,
+  toneOf,
   /** Of an order by its name in an address or in the trail; undefined if that names none. */
   orderTitle: (order: string): string | undefined => {
     const all: Readonly<Record<string, string>> = titles;
@@ -255,8 +259,7 @@ const words = {
   badge: (state: string, tone: string): Html => {
     const [said = '', sign = ''] = lookOf(state);
     const shown = iconOf(sign) + escaped(said);
-    const shade = state === 'undeliverable' ? shadeOf(state) : tone;
-    return new Html(`<span class="pill ${shade}" title="${escaped(state)}">${shown}</span>`);
+    return new Html(`<span class="pill ${tone}" title="${escaped(state)}">${shown}</span>`);
   },
   /** Only an exception is marked. */
   statusBadge: (status: string, onHold = false): Html => {
@@ -266,7 +269,7 @@ const words = {
         : words.badge(status, status === 'disabled' ? 'bad' : 'quiet');
     return onHold ? new Html(`${badge.text}, on hold`) : badge;
   },
-  badgeOf: (state: State): Html => words.badge(state, shadeOf(state)),
+  badgeOf: (state: State): Html => words.badge(state, toneOf(state)),
   /** The name that programs use is shown on hover. */
   named: (said: string, name: string): Html =>
     new Html(

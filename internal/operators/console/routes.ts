@@ -38,7 +38,7 @@ import type { Activity } from '../view/activity.ts';
 import { addFind } from './find.ts';
 import { addRequestLists, addressOf, CSV_ROWS, listOf, placeIn, sendCsv } from './lists.ts';
 import { nowView } from '../view/now.ts';
-import { LIMITED, type ConsolePerson } from './sign-in.ts';
+import { LIMITED, mayReveal, type ConsolePerson } from './sign-in.ts';
 import { readsInTurns, type InTurn } from './turns.ts';
 
 const TRAIL_PAGE = 50;
@@ -112,7 +112,7 @@ function addRequest(app: FastifyInstance, tools: ConsoleTools, clock: Clock, inT
       view: await requestView(found, tools.reads, {
         now: clock.now(),
         reveal,
-        mayReveal: reply.request.person?.role !== 'viewer',
+        mayReveal: mayReveal(reply.request),
         ...defined({ line: tools.activity.line() }),
       }),
     });
@@ -159,7 +159,7 @@ function addLists(
       title: 'Dead letters',
       listOf: listsOf({}),
       list: addressOf('', { list: listOf(newest) }),
-      rows: found.map((record) => rowOf(record, false, request.person?.role !== 'viewer')),
+      rows: found.map((record) => rowOf(record, false, mayReveal(request))),
       ...dead,
     });
   });

@@ -107,6 +107,9 @@ export function cookieName(kind: string, secret: string, publicUrl = ''): string
   return `${prefix}${kind}-${mark}`;
 }
 
+/** Others see one letter of a name. */
+export const mayReveal = ({ person }: FastifyRequest): boolean => person?.role !== 'viewer';
+
 /** A form is valid only in the session that opened it. */
 export const formOwner = ({ person }: FastifyRequest): string =>
   `${person?.id ?? ''} ${person?.sub ?? ''}`;

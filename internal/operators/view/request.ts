@@ -29,7 +29,8 @@ const OTHERS_LISTED = 10;
 const OF_THE_NEXT_STEP: readonly Kind[] = ['overdue', 'never_due'];
 
 /** `good` ended as it should, `bad` needs an operator, `other` needs the partner. */
-export type Tone = 'good' | 'open' | 'bad' | 'other';
+/** `lost`: what an applicant's server refused, which is no fault of ours. */
+export type Tone = 'good' | 'open' | 'bad' | 'lost' | 'other';
 
 export type RequestView = Awaited<ReturnType<typeof requestView>>;
 
@@ -202,13 +203,9 @@ function sameInWords(...both: [SubmissionRecord, SubmissionRecord]): string {
 export function toneOf(state: State): Tone {
   if (state === 'completed') return 'good';
   if (isOpen(state)) return 'open';
-  return state === 'dead_lettered' || state === 'undeliverable' ? 'bad' : 'other';
+  if (state === 'undeliverable') return 'lost';
+  return state === 'dead_lettered' ? 'bad' : 'other';
 }
-
-/** A colour for each meaning: what an applicant's server refused is no fault of ours. */
-export type Shade = Tone | 'lost';
-export const shadeOf = (state: State): Shade =>
-  state === 'undeliverable' ? 'lost' : toneOf(state);
 
 function factsOf(
   record: FoundSubmission,

@@ -19,7 +19,7 @@ import {
 import { handOversOf } from '../../account/mail-ledger.ts';
 import type { Reads } from './reads.ts';
 import { reasonInWords } from './reason-words.ts';
-import { shadeOf, type Shade } from './request.ts';
+import { toneOf, type Tone } from './request.ts';
 import { relaySaid } from './timeline.ts';
 import { errorOf } from './words.ts';
 import type { State } from '../../submission/states.ts';
@@ -186,7 +186,7 @@ export function reasonsOf({ reasons = {}, ends = {} }: Counts): ReasonLine[] {
 interface OutcomeLine {
   /** `turned away` and `our fault`: by their answer. */
   readonly state: State | 'open' | 'turned away' | 'our fault';
-  readonly tone: Shade | 'quiet';
+  readonly tone: Tone | 'quiet';
   readonly count: number;
   /** Requests in this state are on a list. */
   readonly listed: boolean;
@@ -197,7 +197,7 @@ function outcomesOf(counts: Counts): OutcomeLine[] {
   const { turnedAway, open, requests, accepted } = figuresOf(counts);
   const replayed = counts.answers?.['replayed'] ?? 0;
   const ends = Object.entries(counts.ends ?? {}).map(([state, count]): OutcomeLine => {
-    return { state: state as State, tone: shadeOf(state as State), count, listed: true };
+    return { state: state as State, tone: toneOf(state as State), count, listed: true };
   });
   const others: OutcomeLine[] = [
     { state: 'open', tone: 'open', count: open, listed: false },
